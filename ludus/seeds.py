@@ -1,4 +1,4 @@
-"""Randomness with a name: every generator is derived from (seed, name, counter) and nothing else."""
+"""Named random generators: each is derived from (seed, name, counter) and nothing else."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ludus.core import states
 
 
 def derive(seed: int, name: str, counter: int = 0) -> int:
-    """Return a 63-bit seed for one component; other names and counters are unrelated to it."""
+    """Return a 63-bit seed for one component; seeds of other names and counters are unrelated."""
     digest = hashlib.sha256(f"{seed}/{name}/{counter}".encode()).digest()
     return int.from_bytes(digest[:8], "little") >> 1
 
 
 def generator(seed: int, name: str, counter: int = 0) -> torch.Generator:
-    """Return a CPU generator of this component's own."""
+    """Return a CPU generator for this component alone."""
     return torch.Generator().manual_seed(derive(seed, name, counter))
 
 
 def seed_everything(seed: int) -> None:
-    """Set the global torch, CUDA, NumPy and Python generators."""
+    """Seed the global generators of torch, CUDA, NumPy and Python."""
     if torch.cuda.is_available() or torch.backends.mps.is_available():
         torch.manual_seed(seed)
     else:
-        # For a device that may come torch would note the stack that led here, which takes 0.5 ms.
+        # torch.manual_seed would record the call stack for a device initialised later, which takes 0.5 ms.
         torch.default_generator.manual_seed(seed)
     np.random.seed(seed % 2**32)
     random.seed(seed)
@@ -40,7 +40,7 @@ class GlobalRandom:
     """The global generators of torch, CUDA, NumPy and Python, as a part."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of all of them; CUDA's only where CUDA is in use."""
+        """Return the state of all of them; CUDA's only if CUDA is in use."""
         kind, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
         version, internal, gauss = random.getstate()
         return {
@@ -51,7 +51,7 @@ class GlobalRandom:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put all of them back."""
+        """Restore all of them."""
         states.check_keys(state, "torch", "cuda", "numpy", "python")
         own = self.state_dict()
         cpu, cuda = states.like(state, "torch", own["torch"]), states.rows(state, "cuda")
@@ -70,7 +70,7 @@ class GlobalRandom:
 
 
 def _numpy_state(state: Mapping[str, Any]) -> tuple[str, Any, int, int, float]:
-    """Return the state of NumPy's global generator, which by itself would take any position."""
+    """Return the checked state of NumPy's global generator, which itself would accept any position."""
     whole = states.rows(state, "numpy", length=5)
     with states.within("numpy"):
         if states.text(whole, 0) != "MT19937":
@@ -98,7 +98,7 @@ def _python_state(state: Mapping[str, Any]) -> tuple[int, tuple[int, ...], float
 
 
 def read_generator(state: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return the saved state of a PCG64 generator, once it is seen to be one."""
+    """Return the saved state of a PCG64 generator; raise StateError if it is not one."""
     saved = states.mapping(state, key)
     with states.within(key):
         states.check_keys(saved, "bit_generator", "state", "has_uint32", "uinteger")
@@ -118,7 +118,7 @@ def read_generator(state: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def forked(seed: int | None = None) -> Iterator[None]:
-    """Let the block draw as it likes, from `seed` if given; outside, nothing has been drawn."""
+    """Isolate the block's random draws, from `seed` if given; the generators are restored after it."""
     saved = torch.get_rng_state(), np.random.get_state(), random.getstate()
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     if seed is not None:

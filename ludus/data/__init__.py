@@ -1,1 +1,1 @@
-"""Batches in an order that can be taken up anywhere, and the data sets a config can name."""
+"""Batches in an order that can be resumed anywhere, and the data sets a config can name."""

@@ -1,4 +1,4 @@
-"""What this room adds to the words of the library."""
+"""The categories and extras that this room declares to the config."""
 
 from ludus.config.families import declare
 

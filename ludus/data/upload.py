@@ -1,4 +1,4 @@
-"""Copy what the host made to the device that computes, without waiting for it."""
+"""Copy tensors from the host to the device asynchronously."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 def upload(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor of the CPU on a device; its memory may be overwritten at once.
+    """Return a CPU tensor on a device; its memory may be overwritten at once.
 
-    A plain copy to a GPU first waits for all that the GPU was told before. One from pinned memory does
-    not, and torch keeps that memory until the copy is done.
+    A plain copy to a GPU first waits for all work queued on the GPU. One from pinned memory does not, and
+    torch keeps that memory until the copy is done.
     """
     if device.type != "cuda":
         return tensor.to(device)
@@ -27,7 +27,7 @@ def to_device(batch: object, device: torch.device) -> Any:
 
 
 def mapped(batch: object, function: Callable[[Tensor], Tensor]) -> Any:
-    """Return the batch with a function's results in place of its tensors."""
+    """Return the batch with a function applied to each of its tensors."""
     if isinstance(batch, Tensor):
         return function(batch)
     if isinstance(batch, Mapping):
@@ -41,9 +41,9 @@ def mapped(batch: object, function: Callable[[Tensor], Tensor]) -> Any:
 class UploadQueue:
     """Batches on their way to a CUDA device, copied on a side stream while the device computes.
 
-    The stream that takes a batch waits, on the device, for the copy of this batch alone; the host waits
-    for nothing. Memory of a batch is given back to the side stream only once the work that was
-    enqueued with it is done (`record_stream`), so no later copy overwrites what is still read.
+    The stream that takes a batch waits, on the device, for the copy of this batch alone; the host waits for
+    nothing. Memory of a batch returns to the side stream only after the work enqueued with it is done
+    (`record_stream`), so no later copy overwrites data that is still read.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -55,7 +55,7 @@ class UploadQueue:
         return len(self._waiting)
 
     def put(self, batch: object) -> None:
-        """Begin to copy a batch; it may be let go of at once."""
+        """Start copying a batch; the caller may drop it at once."""
         with torch.cuda.stream(self._stream):
             copied = mapped(batch, self._copy)
             event = torch.cuda.Event()
@@ -77,11 +77,11 @@ class UploadQueue:
         return mapped(batch, used)
 
     def clear(self) -> None:
-        """Drop the batches that nobody took."""
+        """Drop the batches that were not taken."""
         self._waiting.clear()
 
     def _copy(self, tensor: Tensor) -> Tensor:
-        # What lies on a device was made on the stream that computes, and is left to it.
+        # A tensor already on a device belongs to the compute stream and is left alone.
         if tensor.device.type != "cpu" or not _is_plain(tensor):
             return tensor
         return tensor.pin_memory().to(self._device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""Encode actions: check what an agent gives and convert it to what an env takes."""
+"""Check the actions of an agent and convert them to the form an env takes."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class ActionCodec:
         if isinstance(action, DiscreteActions) and (
             action.start >= -(2**15) and action.start + action.n <= 2**15
         ):
-            # Long episodes of many envs are kept whole, so a quarter of the bytes is worth having.
+            # Long episodes of many envs are kept whole, so a quarter of the bytes matters.
             self._kept_dtype = np.int16
 
     def checked(self, actions: np.ndarray, *, name: str) -> np.ndarray:
-        """Return one action for each env, exactly as they will be kept."""
+        """Return one action for each env, exactly as the journal keeps them."""
         check_actions(actions, self._shape, is_box=self._is_box, name=name)
         return actions.astype(np.float32, copy=False) if self._is_box else actions
 
     def for_envs(self, actions: np.ndarray) -> list[Any]:
-        """Return actions, one a row, as an env takes them; each is a copy that it may keep."""
+        """Return actions, one per row, in the form an env takes; each is a copy that it may keep."""
         if self._is_discrete:
             plain: list[Any] = actions.tolist()
             return plain
         if not self._env_shape:
-            # Arrays without a shape, as the space has it, where list would give scalars.
+            # Arrays of shape () as in the space, where list would give scalars.
             return [np.array(number, self._env_dtype) for number in actions[:, 0]]
         return list(actions.astype(self._env_dtype).reshape(len(actions), *self._env_shape))
 
@@ -53,7 +53,7 @@ class ActionCodec:
 
 
 def check_actions(actions: np.ndarray, shape: tuple[int, ...], *, is_box: bool, name: str) -> None:
-    """Raise LudusError unless there is one action for each env, of the kind that it takes."""
+    """Raise LudusError unless there is one action for each env, of the right dtype."""
     if actions.shape != shape or actions.dtype.kind not in ("f" if is_box else "iu"):
         wanted = f"{shape} {'floats' if is_box else 'whole numbers'}"
         raise LudusError(f"{name}: actions are {actions.shape} of {actions.dtype}, wanted {wanted}")

@@ -1,4 +1,4 @@
-"""Take pictures of one episode of an env that can draw itself."""
+"""Record one episode of an env that can render itself."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _USUAL_FPS = 30
 
 
 def with_pictures(section: StrictConfig) -> StrictConfig:
-    """Return the section of the same env, asked to draw itself as arrays where it has a key for that."""
-    # What draws need not have a screen, and must not look for one.
+    """Return the config of the same env with render_mode rgb_array, if it has a key for that."""
+    # Rendering needs no screen, and must not look for one.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     fields = type(section).model_fields
     if "kwargs" in fields:
@@ -29,7 +29,7 @@ def with_pictures(section: StrictConfig) -> StrictConfig:
 
 
 class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Stands around an env; once started, it keeps pictures of the next episode to its very end."""
+    """Wraps an env; once started, it records the frames of the next episode up to its end."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], *, fps: float, max_frames: int) -> None:
         super().__init__(env)
@@ -46,11 +46,11 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._is_waiting = self._is_on = False
 
     def start(self) -> None:
-        """Film the next episode that begins."""
+        """Record the next episode that begins."""
         self._is_waiting = True
 
     def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode, and with it the film."""
+        """Begin an episode, and with it the recording."""
         result = super().reset(**options)
         if self._is_waiting:
             self._is_waiting, self._is_on = False, True
@@ -58,7 +58,7 @@ class Camera(gymnasium.Wrapper[Any, Any, Any, Any]):
         return result
 
     def step(self, action: object) -> Any:
-        """Make a step; the last one of an episode is always on the film."""
+        """Take a step; the last one of an episode is always recorded."""
         result = super().step(action)
         self._num_steps += 1
         if self._is_on:

@@ -1,4 +1,4 @@
-"""The section of a config that names an env, and how an env is made from it.
+"""The section of a config that names an env, and the construction of an env from it.
 
 An env of your own is one small file, found with `--plugin my_module`:
 
@@ -9,11 +9,11 @@ An env of your own is one small file, found with `--plugin my_module`:
             ...
         def __init__(self, config: Config) -> None: ...
 
-A kind may have `make(config)` (a static or class method) instead, where the env is another's class.
-If its Config has a key `wrappers: list[WrapperSection]`, they are put around it, the first innermost.
-A wrapper's class is registered as "wrapper" and is made from the env and its own Config likewise:
-`__init__(env, config)` or `make(env, config)`. One that changes rewards has `changes_rewards = True`, as
-every gymnasium.RewardWrapper does unless it says otherwise: evaluation leaves it out.
+A kind may have `make(config)` (a static or class method) instead, if the env's class is not yours. If its
+Config has a key `wrappers: list[WrapperSection]`, they are applied to it, the first innermost. A wrapper's
+class is registered as "wrapper" and is built from the env and its own Config likewise:
+`__init__(env, config)` or `make(env, config)`. One that changes rewards has `changes_rewards = True`, the
+default for a gymnasium.RewardWrapper: evaluation leaves it out.
 """
 
 from __future__ import annotations
@@ -35,26 +35,26 @@ WrapperSection = Annotated[SerializeAsAny[StrictConfig], registered("wrapper")]
 
 
 def env_name(section: StrictConfig) -> str:
-    """Return what to call this env in messages: its id where it has one, else its kind."""
+    """Return the env's name in messages: its id if it has one, else its kind."""
     return str(getattr(section, "id", None) or getattr(section, "kind", type(section).__name__))
 
 
 def changes_rewards(wrapper: StrictConfig) -> bool:
-    """Return whether the wrapper of this section gives other rewards than the env inside it."""
+    """Return whether the wrapper of this section changes rewards."""
     found = find("wrapper", _kind(wrapper))
     is_reward_wrapper = issubclass(found, gymnasium.RewardWrapper)
     return bool(getattr(found, "changes_rewards", is_reward_wrapper))
 
 
 def with_own_rewards(section: StrictConfig) -> StrictConfig:
-    """Return the section of the same env, without the wrappers that change its rewards."""
+    """Return the config of the same env, without the wrappers that change its rewards."""
     wrappers = getattr(section, "wrappers", [])
     kept = [wrapper for wrapper in wrappers if not changes_rewards(wrapper)]
     return section if kept == wrappers else section.model_copy(update={"wrappers": kept})
 
 
 def make_env(section: StrictConfig) -> AnyEnv:
-    """Return a fresh env with its wrappers around it; ConfigError says why it cannot be made."""
+    """Return a new env with its wrappers; raise ConfigError, with the reason, if it cannot be built."""
     env = _made(find("env", _kind(section)), f"env {env_name(section)}", section)
     is_shaped = False
     for wrapper in getattr(section, "wrappers", ()):
@@ -82,7 +82,7 @@ def _kind(section: StrictConfig) -> str:
 
 
 def _made(found: type[Any], what: str, *arguments: object) -> AnyEnv:
-    """Return what the registered class makes of these arguments."""
+    """Return what the registered class makes from these arguments."""
     make = getattr(found, "make", found)
     try:
         env = make(*arguments)

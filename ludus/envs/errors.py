@@ -1,4 +1,4 @@
-"""What is raised when an env does not do as an env should."""
+"""The error for an env that breaks its contract."""
 
 from __future__ import annotations
 

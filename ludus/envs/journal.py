@@ -1,7 +1,7 @@
-"""The actions of every env since its last reset, so that an episode can be played again.
+"""The actions of every env since its last reset, so that an episode can be replayed.
 
-Beside them a mark: a running checksum of every observation and reward since the reset, by which an
-episode that is played again is seen to be the same all the way.
+Next to them a mark: a running checksum of every observation and reward since the reset, which shows whether a
+replayed episode was the same all the way.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from zlib import crc32
 import numpy as np
 
 Shown = Sequence[tuple[int, memoryview, memoryview]]
-"""Each env's number, its observation and its reward of the last step, as views of where they lie."""
+"""Each env's index, and views of its observation and reward of the last step."""
 
 
 class ActionJournal:
-    """One growing array for all envs: a row a step, and for each env the row its episode began at.
+    """One growing array for all envs: a row per step, and for each env the row its episode began at.
 
     With `is_kept` off it only counts steps, for envs that need no replay.
     """
@@ -30,18 +30,18 @@ class ActionJournal:
         self._marks = [0] * num_envs
 
     def begin(self, index: int, obs: np.ndarray) -> None:
-        """Forget the actions of one env: a new episode begins with this observation."""
+        """Drop the actions of one env: a new episode begins with this observation."""
         self._starts[index] = self._end
         if self.is_kept:
             self._marks[index] = first_mark(obs)
 
     def append(self, actions: np.ndarray, shown: Shown) -> None:
-        """Note one action of each env, and what each has shown after it."""
+        """Record one action of each env, and the observation and reward after it."""
         if self.is_kept:
             if self._end == len(self._rows):
                 self._make_room()
             self._rows[self._end] = actions
-            # next_mark, without the call: this is the innermost loop of acting.
+            # next_mark, inlined: this is the innermost loop of acting.
             marks = self._marks
             for i, obs, reward in shown:
                 marks[i] = crc32(reward, crc32(obs, marks[i]))
@@ -49,11 +49,11 @@ class ActionJournal:
 
     @property
     def row(self) -> np.ndarray | None:
-        """The actions of one step of all envs, to tell their shape by; None where none are kept."""
+        """A row of zeros with the shape and dtype of one step's actions; None if none are kept."""
         return np.zeros(self._rows.shape[1:], self._rows.dtype) if self.is_kept else None
 
     def length(self, index: int) -> int:
-        """Return how many steps this env has made since its reset."""
+        """Return the number of steps of this env since its reset."""
         return self._end - self._starts[index]
 
     def state_dict(self) -> dict[str, Any]:
@@ -66,11 +66,11 @@ class ActionJournal:
         return {"lengths": lengths, "actions": np.concatenate(pieces), "marks": marks}
 
     def set_mark(self, index: int, mark: int) -> None:
-        """Take the mark of an episode that was played again."""
+        """Set the mark of an episode that was replayed."""
         self._marks[index] = mark
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what was saved."""
+        """Restore a saved journal."""
         lengths = state["lengths"].tolist()
         self._end = max(lengths)
         self._starts = [self._end - length for length in lengths]
@@ -84,12 +84,12 @@ class ActionJournal:
             first += length
 
     def actions(self, index: int) -> np.ndarray:
-        """Return the actions of one env since its reset, one a row."""
+        """Return the actions of one env since its reset, one per row."""
         found: np.ndarray = self._rows[self._starts[index] : self._end, index]
         return found
 
     def _make_room(self) -> None:
-        """Drop what no env needs any more, or double the array."""
+        """Drop the rows that no env needs any more, or double the array."""
         first = min(self._starts)
         needed = self._rows[first : self._end]
         if len(needed) > len(self._rows) // 2:

@@ -1,4 +1,4 @@
-"""The rewards that an env itself gives, where wrappers around it change them."""
+"""The env's own rewards, if wrappers around it change them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class OwnReward(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Stands below the wrappers that change rewards and adds up what passes until it is read."""
+    """A wrapper below those that change rewards, which sums the rewards until they are read."""
 
     is_stateless = True
 
@@ -21,7 +21,7 @@ class OwnReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         self.total = 0.0
 
     def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Make a step and add its reward; one that is no number is refused where the step is checked."""
+        """Take a step and add its reward; one that is not a number is refused where steps are checked."""
         result = self.env.step(action)
         with contextlib.suppress(TypeError, ValueError, IndexError):
             self.total += float(result[1])
@@ -37,7 +37,7 @@ class OwnRewards:
         self.values = np.zeros_like(rewards) if self._tallies else rewards
 
     def read(self) -> None:
-        """Take what the envs gave since the last call."""
+        """Read the rewards since the last call."""
         for index, tally in enumerate(self._tallies):
             self.values[index], tally.total = tally.total, 0.0
 

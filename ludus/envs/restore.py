@@ -1,4 +1,4 @@
-"""Bring an env back to where it was saved, by its own state or by playing its episode again."""
+"""Restore an env to where it was saved, by its own state or by replaying its episode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ludus.envs.slot import EnvSlot, told
 from ludus.envs.spaces import MultiDiscreteActions, actions_of
 from ludus.seeds import derive
 
-# How many steps an env takes before it is compared, at most: an episode may be shorter.
+# The maximum number of steps before an env is compared: an episode may be shorter.
 NUM_LIVED_STEPS = 256
 NUM_CHECKED_STEPS = 256
 _STEPS_BEFORE_STATE = 32
@@ -25,18 +25,18 @@ _STEPS_BEFORE_STATE = 32
 
 @dataclass(frozen=True)
 class EnvPosition:
-    """What was noted of an env as it stood, to be found again when its episode is played again."""
+    """The saved position of an env, to be reached again when its episode is replayed."""
 
     obs: np.ndarray
     mask: np.ndarray | None
     mark: int | None
-    """The running checksum of all it showed on the way; None in a state of an older ludus."""
+    """The running checksum of all observations and rewards; None in a state of an older ludus."""
 
 
 def restore_by_replay(
     slot: EnvSlot, episode: int, actions: list[Any], *, stood: EnvPosition
 ) -> str | int:
-    """Play an episode again up to where it was saved; return its mark, or why it is not the same."""
+    """Replay an episode up to where it was saved; return its mark, or why it is not the same."""
     try:
         found, info, mark = slot.replay(episode, actions)
         if found.tobytes() != stood.obs.tobytes():
@@ -54,7 +54,7 @@ def restore_by_replay(
 
 
 def restore_by_state(slot: EnvSlot, episode: int, state: Any) -> str | None:
-    """Give an env its own state back; return why that failed, or None."""
+    """Restore an env from its own state; return why that failed, or None."""
     try:
         slot.set_state(episode, state)
     except Exception as error:
@@ -66,9 +66,9 @@ def restore_by_state(slot: EnvSlot, episode: int, state: Any) -> str | None:
 def check_repeats(section: StrictConfig, seed: int) -> str | None:
     """Return why an env of this section cannot be restored exactly, or None if it can.
 
-    One env plays an episode and is then reset; a fresh one repeats its steps: from the reset, or,
-    where the env hands out its state, from the state of the first. An env that keeps a generator or
-    a count over its whole life differs then, as it would when a run is resumed in a new process.
+    One env plays an episode and is then reset; a new one repeats its steps: from the reset, or, if the env
+    has get_state, from the state of the first. An env that keeps a generator or a count over its lifetime
+    differs then, as it would when a run is resumed in a new process.
     """
     envs = [make_env(section), make_env(section)]
     title = env_name(section)
@@ -113,7 +113,7 @@ Choose = Callable[[np.ndarray | None], Any]
 
 
 class _Player:
-    """One env and what it shows, as bytes and flags that can be compared."""
+    """One env and its outputs, as bytes and flags that can be compared."""
 
     shown: Shown
 
@@ -140,7 +140,7 @@ class _Player:
         self.shown = (obs.tobytes(), b"", False, False, self._mask_bytes())
 
     def step(self, action: object) -> Shown:
-        """Make a step, and begin the next episode where one ends; return what is to be compared."""
+        """Take a step, and begin the next episode if one ends; return the outputs to compare."""
         self._num_steps += 1
         obs, reward, terminated, truncated, info = self.slot.try_step(
             action, number=self._num_steps
@@ -150,7 +150,7 @@ class _Player:
             obs = np.concatenate([np.ravel(obs), np.ravel(first)])
             self._num_steps = 0
         self._set_mask(info)
-        # As bytes, for a NaN differs from itself; that it must not be there is told by the run.
+        # As bytes, since NaN differs from itself; the run itself reports a NaN.
         told_reward = np.float64(reward).tobytes()
         self.shown = (obs.tobytes(), told_reward, terminated, truncated, self._mask_bytes())
         return self.shown
@@ -167,8 +167,8 @@ class _Player:
 
 
 def _chooser(space: spaces.Space[Any], *, seed: int) -> Choose:
-    """Return a function that draws an allowed action."""
-    # A copy, for the env may draw from its own space.
+    """Return a function that samples an allowed action."""
+    # A copy, since the env may sample from its own space.
     own = copy.deepcopy(space)
     own.seed(derive(seed, "check/actions") % 2**31)
 
@@ -177,7 +177,7 @@ def _chooser(space: spaces.Space[Any], *, seed: int) -> Choose:
             return own.sample()
         if isinstance(own, spaces.Discrete):
             return own.sample(mask=mask.astype(np.int8))
-        # Choice by choice: gymnasium has another form of mask for each space of several.
+        # Choice by choice: gymnasium has another form of mask for each composite space.
         action = actions_of(own, name="")
         assert isinstance(action, MultiDiscreteActions)
         choices = np.split(mask, action.mask_starts[1:])

@@ -1,4 +1,4 @@
-"""The saved state of a vector env, cut up for workers and put together again.
+"""The saved state of a vector env, split for workers and joined again.
 
 The state of N envs is the same whatever the number of workers that step them.
 """
@@ -17,7 +17,7 @@ from ludus.core.errors import CheckpointError
 def check(state: Any, env: Any, *, actions: np.ndarray | None, name: str) -> None:
     """Raise CheckpointError unless this is a state of such envs.
 
-    `actions` is one row of a journal of them; None where no actions are kept, or it is not known here.
+    `actions` is one row of their journal; None if no actions are kept, or if it is unknown here.
     """
     names = ("episodes", "journal", "states", "obs", "masks", "cut", "inexact")
     states.check_keys(state, *names)
@@ -42,7 +42,7 @@ def check(state: Any, env: Any, *, actions: np.ndarray | None, name: str) -> Non
 
 
 def _check_journal(journal: Any, count: int, actions: np.ndarray | None) -> None:
-    # Marks are missing from what older versions saved.
+    # States of older versions have no marks.
     states.check_keys(journal, "lengths", "actions", optional=("marks",))
     lengths = states.like(journal, "lengths", np.zeros(count, np.int64))
     states.between("lengths", lengths, low=0, high=2**40)
@@ -55,7 +55,7 @@ def _check_journal(journal: Any, count: int, actions: np.ndarray | None) -> None
 
 
 def split(state: Mapping[str, Any], first: int, stop: int) -> dict[str, Any]:
-    """Return the state of the envs from `first` to before `stop`, with no reasons."""
+    """Return the state of the envs from `first` to before `stop`, without the reasons for inexactness."""
     journal, masks = state["journal"], state["masks"]
     ends = np.cumsum([0, *journal["lengths"].tolist()])
     actions, marks = journal["actions"], journal.get("marks")

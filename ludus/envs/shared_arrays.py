@@ -1,6 +1,6 @@
-"""Arrays in memory that a parent and its workers share, without a name: gone when the last one ends.
+"""Arrays in anonymous memory that a parent and its workers share; it is freed with the last process.
 
-N envs, W workers, A actions.
+Shapes: N envs, W workers, A actions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ALIGNMENT = 64
 
 
 def open_memory() -> int:
-    """Return the descriptor of an empty piece of memory; hand it to children, map it, close it."""
+    """Return the descriptor of empty anonymous memory; pass it to children, map it, close it."""
     fill_standard_streams()
     if hasattr(os, "memfd_create"):
         return os.memfd_create("ludus")
@@ -37,7 +37,7 @@ def action_shape(spec: EnvSpec, num_envs: int) -> tuple[tuple[int, ...], Any]:
 
 
 class SharedArrays:
-    """What envs are given and show, of all envs, at the same places for all who map the memory."""
+    """The inputs and outputs of all envs, at the same offsets for all processes that map the memory."""
 
     def __init__(self, memory: int, spec: EnvSpec, num_envs: int, num_workers: int) -> None:
         assert isinstance(spec.action, DiscreteActions | MultiDiscreteActions | BoxActions)
@@ -57,7 +57,7 @@ class SharedArrays:
             "has_ended": ((num_workers,), np.bool_),
         }
         sizes = {k: int(np.prod(s)) * np.dtype(d).itemsize for k, (s, d) in shapes.items()}
-        # Each begins on a cache line of its own.
+        # Each begins on its own cache line.
         room = {name: -(-size // _ALIGNMENT) * _ALIGNMENT for name, size in sizes.items()}
         total = sum(room.values())
         os.ftruncate(memory, total)
@@ -75,4 +75,4 @@ class SharedArrays:
 SHOWN = ("obs", "next_obs", "rewards", "own_rewards", "terminated", "truncated", "successes")
 """The arrays of a vector env that every step fills."""
 MASKS = ("masks", "next_masks")
-"""Those that only envs with masks have."""
+"""The arrays that only envs with masks have."""

@@ -1,4 +1,4 @@
-"""One env of many: it begins episodes by number, checks what the env returns, and restores it."""
+"""One env of many: it begins episodes by number, checks the env's results, and restores it."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from ludus.store import codec
 
 @runtime_checkable
 class EnvState(Protocol):
-    """What an env may offer to be restored without playing its episode again.
+    """The optional methods of an env that can be restored without replaying its episode.
 
-    The state is the whole of it, its generators included, in numbers, text, lists, dicts and arrays.
+    The state is complete, generators included, in numbers, text, lists, dicts and arrays.
     """
 
     def get_state(self) -> Any:
         """Return the state, as a copy."""
 
     def set_state(self, state: object) -> None:
-        """Go back to it; called after a reset."""
+        """Restore a state; called after a reset."""
 
 
-# Wrappers that keep nothing between steps; a wrapper of your own says so with `is_stateless = True`.
-# Around any other the inner env's state is not the whole, so the episode is played again.
+# Wrappers that keep nothing between steps; your own wrapper declares it with `is_stateless = True`. Around
+# any other the inner env's state is not complete, so the episode is replayed.
 _STATELESS = {
     gymnasium.wrappers.FlattenObservation,
     gymnasium.wrappers.GrayscaleObservation,
@@ -41,16 +41,16 @@ _STATELESS = {
     gymnasium.wrappers.RescaleAction,
     gymnasium.wrappers.ClipAction,
     gymnasium.wrappers.OrderEnforcing,
-    # Its count of steps is put back beside the env's state.
+    # Its step count is restored with the env's state.
     gymnasium.wrappers.TimeLimit,
 }
 
 
 class EnvSlot:
-    """An env, its place among the others and the number of its episode.
+    """An env, its index among the others and the number of its episode.
 
-    Episode e begins with reset(seed=derive(seed, "<name>/<index>", e) % 2**31): nothing that happened
-    before matters to it. Many envs keep their seed in a signed integer of 32 bits.
+    Episode e begins with reset(seed=derive(seed, "<name>/<index>", e) % 2**31), so it does not depend on what
+    happened before. The modulus is for the many envs that keep their seed in a signed 32-bit integer.
     """
 
     def __init__(self, env: AnyEnv, *, index: int, seed: int, name: str, title: str) -> None:
@@ -58,7 +58,7 @@ class EnvSlot:
         self.episode = -1
         """-1 before the first reset."""
         self.mask_width = 0
-        """How many entries a mask has; 0 where the env offers none."""
+        """The number of entries of a mask; 0 if the env has none."""
         self._mask_starts: tuple[int, ...] = ()
         self._seed, self._name = seed, f"{name}/{index}"
         self._reader = ObservationReader(env.observation_space, name=title)
@@ -85,7 +85,7 @@ class EnvSlot:
     def fault(self, problem: str, *, field: str, step: int, action: Any = 0) -> EnvError:
         """Return the error that names this env, its episode and the step.
 
-        If the action was not finite it says so too, for that is likely the cause.
+        If the action was not finite it says so too, since that is the likely cause.
         """
         if not np.isfinite(action).all():
             problem += f" (the action was {np.asarray(action).tolist()})"
@@ -93,14 +93,14 @@ class EnvSlot:
         return EnvError(problem, env=self.title, field=field, **place)
 
     def explain(self, result: object, error: Exception, *, step: int, action: object) -> EnvError:
-        """Return the error for a step that went wrong; `result` is None if the env itself raised."""
+        """Return the error for a failed step; `result` is None if the env itself raised."""
         field, problem = "step", f"step raised {told(error)}"
         if result is not None:
             field, problem = self._wrong_in(result) or ("step", f"could not be read: {told(error)}")
         return self.fault(problem, field=field, step=step, action=action)
 
     def _wrong_in(self, result: object) -> tuple[str, str] | None:
-        """Return the first field of a step's result that is wrong, and what is wrong with it."""
+        """Return the first invalid field of a step's result, and what is wrong with it."""
         if not isinstance(result, tuple) or len(result) != 5:
             shape = _shape_of(result)
             hint = "; that is the old interface of gym" if shape == "4 values" else ""
@@ -134,13 +134,13 @@ class EnvSlot:
         self.mask_width, self._mask_starts = action.mask_width, action.mask_starts
 
     def has_masks(self, info: Mapping[str, Any]) -> bool:
-        """Return whether this env says which actions are allowed."""
+        """Return whether this env provides action masks."""
         return "action_mask" in info or hasattr(self.env.unwrapped, "action_masks")
 
     def mask(self, info: Mapping[str, Any], *, is_final: bool) -> np.ndarray:
-        """Return which actions are allowed now, flat; ValueError says what is wrong with the mask.
+        """Return the flat mask of allowed actions; raise ValueError, with the reason, if it is invalid.
 
-        After the last step of an episode the env need not say: then all are.
+        After the last step of an episode the env need not provide one: then all actions are allowed.
         """
         raw = info.get("action_mask")
         if raw is None:
@@ -165,7 +165,7 @@ class EnvSlot:
         return mask
 
     def _closed(self, mask: np.ndarray) -> str:
-        """Return a few words on a mask that leaves nothing to choose."""
+        """Return the problem with a mask that leaves nothing to choose."""
         if not mask.any():
             return "allows no action"
         shut = np.flatnonzero(~np.logical_or.reduceat(mask, self._mask_starts))[0]
@@ -190,9 +190,9 @@ class EnvSlot:
     # Restoring
 
     def can_use_state(self) -> bool:
-        """Return whether the env can be restored by its own state, with all that stands around it.
+        """Return whether the env can be restored by its own state, wrappers included.
 
-        Asked after a reset: methods that only share the names must not be taken for ours.
+        Called after a reset: it tries the methods, since an env may have others of the same names.
         """
         env: Any = self.env
         while isinstance(env, gymnasium.Wrapper):
@@ -210,13 +210,13 @@ class EnvSlot:
         return True
 
     def get_state(self) -> dict[str, Any]:
-        """Return the env's own state and the counts of the time limits around it."""
+        """Return the env's own state and the step counts of its time limits."""
         inner: Any = self.env.unwrapped
         counts = [limit._elapsed_steps for limit in _time_limits(self.env)]
         return {"env": inner.get_state(), "elapsed": counts}
 
     def set_state(self, episode: int, state: Mapping[str, Any]) -> None:
-        """Go back to a state of this episode."""
+        """Restore a state of this episode."""
         self.begin(episode)
         inner: Any = self.env.unwrapped
         inner.set_state(state["env"])
@@ -224,9 +224,9 @@ class EnvSlot:
             limit._elapsed_steps = count
 
     def replay(self, episode: int, actions: list[Any]) -> tuple[np.ndarray, Mapping[str, Any], int]:
-        """Begin an episode and make these steps again; return where that leads, and its mark.
+        """Begin an episode and repeat these steps; return the last observation and info, and the mark.
 
-        ValueError says why it leads nowhere.
+        Raise ValueError, with the reason, if the episode ends early.
         """
         obs, info = self.begin(episode)
         mark = first_mark(obs)
@@ -234,7 +234,7 @@ class EnvSlot:
             raw, reward, terminated, truncated, info = self.env.step(action)
             if terminated or truncated:
                 raise ValueError(f"it ended at step {step} of {len(actions)}")
-            # It must be read before the env is touched again.
+            # Read before the env is stepped again, which may overwrite it.
             obs = self._reader.read(raw)
             mark = next_mark(mark, obs.tobytes(), np.float64(as_reward(reward)))
         return obs, info, mark
@@ -242,7 +242,7 @@ class EnvSlot:
     def try_step(
         self, action: object, *, number: int
     ) -> tuple[np.ndarray, float, bool, bool, Mapping[str, Any]]:
-        """Make one step; return the observation, the reward, the two flags of an end, and info."""
+        """Take one step; return the observation, the reward, terminated, truncated, and info."""
         result = None
         try:
             result = self.env.step(action)
@@ -254,7 +254,7 @@ class EnvSlot:
 
 
 def as_reward(reward: object) -> float:
-    """Return the reward as a float; ValueError if it is no number."""
+    """Return the reward as a float; raise ValueError if it is not a number."""
     if isinstance(reward, np.ndarray) and reward.shape == () and reward.dtype.kind in "fiu":
         return float(reward)
     if isinstance(reward, bool | np.bool_) or not isinstance(
@@ -265,14 +265,14 @@ def as_reward(reward: object) -> float:
 
 
 def not_finite(obs: np.ndarray) -> str:
-    """Return a sentence that names the first number of an observation that is not finite."""
+    """Return a sentence that names the first non-finite number of an observation."""
     place = tuple(np.argwhere(~np.isfinite(obs))[0].tolist())
     shown = place[0] if len(place) == 1 else place
     return f"observation is {obs[place]} at {shown}; every number must be finite in float32"
 
 
 def success_told(info: Mapping[str, Any]) -> float:
-    """Return 1 or 0 if the episode said whether it succeeded, else NaN."""
+    """Return 1 or 0 if info reports success or failure, else NaN."""
     said = info.get("is_success", info.get("success"))
     return math.nan if said is None else float(bool(said))
 

@@ -1,6 +1,6 @@
-"""What an env shows and takes, in plain shapes: gymnasium's spaces as ludus' networks see them.
+"""The observations and actions of an env in plain shapes: gymnasium's spaces as ludus's networks see them.
 
-D numbers of an observation, A actions.
+Shapes: D numbers of an observation, A actions.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class DiscreteActions:
 
     @property
     def mask_width(self) -> int:
-        """How many entries a mask of allowed actions has."""
+        """The number of entries of an action mask."""
         return self.n
 
     @property
     def mask_starts(self) -> tuple[int, ...]:
-        """Where in a mask each choice begins: there is one."""
+        """The offset of each choice in a mask: there is one."""
         return (0,)
 
 
@@ -43,12 +43,12 @@ class MultiDiscreteActions:
 
     @property
     def mask_width(self) -> int:
-        """How many entries a mask has: the masks of the choices, one after the other."""
+        """The number of entries of a mask: the masks of the choices, concatenated."""
         return sum(self.nvec)
 
     @property
     def mask_starts(self) -> tuple[int, ...]:
-        """Where in a mask each choice begins."""
+        """The offset of each choice in a mask."""
         return tuple(itertools.accumulate(self.nvec[:-1], initial=0))
 
 
@@ -73,20 +73,20 @@ Actions = DiscreteActions | MultiDiscreteActions | BoxActions
 
 @dataclass(frozen=True)
 class EnvSpec:
-    """What a network must take in and give out for an env."""
+    """The input and output shapes of a network for an env."""
 
     obs_shape: tuple[int, ...]
     obs_dtype: np.dtype[Any]
     """float32, or uint8 for images."""
     action: Actions
     has_masks: bool
-    """Whether the env says which actions are allowed."""
+    """Whether the env provides action masks."""
     name: str
     """For messages."""
 
 
 def spec_of(env: gymnasium.Env[Any, Any], *, name: str, has_masks: bool) -> EnvSpec:
-    """Return the shapes of an env; ConfigError names what ludus cannot work with."""
+    """Return the shapes of an env; raise ConfigError for spaces that ludus does not support."""
     reader = ObservationReader(env.observation_space, name=name)
     action = actions_of(env.action_space, name=name)
     if has_masks and isinstance(action, BoxActions):
@@ -98,7 +98,7 @@ def spec_of(env: gymnasium.Env[Any, Any], *, name: str, has_masks: bool) -> EnvS
 
 
 def actions_of(space: spaces.Space[Any], *, name: str) -> Actions:
-    """Return what the agent must give."""
+    """Return the form of the agent's actions."""
     if 0 in (space.shape or ()):
         raise ConfigError(f"env {name}: its action space {space} has no number to choose")
     if isinstance(space, spaces.Discrete):
@@ -110,7 +110,7 @@ def actions_of(space: spaces.Space[Any], *, name: str) -> Actions:
         size = int(np.prod(space.shape))
         return MultiDiscreteActions((2,) * size, (0,) * size)
     if isinstance(space, spaces.Box) and space.dtype.kind == "f":
-        # A bound of a wider float that float32 cannot hold counts as no bound.
+        # A bound of a wider float beyond the range of float32 counts as no bound.
         with np.errstate(over="ignore"):
             low, high = space.low.ravel(), space.high.ravel()
             return BoxActions(low.astype(np.float32), high.astype(np.float32))
@@ -121,7 +121,7 @@ def actions_of(space: spaces.Space[Any], *, name: str) -> Actions:
 
 
 class QuickDiscrete(spaces.Discrete):
-    """A Discrete space that answers at once for whole numbers: most envs ask it at every step."""
+    """A Discrete space with a fast `contains` for ints: most envs call it at every step."""
 
     first: int
     end: int
@@ -134,7 +134,7 @@ class QuickDiscrete(spaces.Discrete):
 
 
 def quicken(space: spaces.Space[Any]) -> None:
-    """Make `contains` of a Discrete space faster; it answers as before."""
+    """Make `contains` of a Discrete space faster; its result is unchanged."""
     if type(space) is spaces.Discrete:
         start = int(space.start)
         space.__class__ = QuickDiscrete
@@ -142,13 +142,13 @@ def quicken(space: spaces.Space[Any]) -> None:
 
 
 class ObservationReader:
-    """Turns what an env returns into an array of one shape and dtype, or says what is wrong with it."""
+    """Converts an env's observations to arrays of one shape and dtype, or says what is wrong with them."""
 
     def __init__(self, space: spaces.Space[Any], *, name: str) -> None:
         self.space = space
         self.dtype: np.dtype[Any] = np.dtype(np.float32)
         if isinstance(space, spaces.Box):
-            # A single number without a shape is a row of one for a network.
+            # A scalar becomes a vector of one number for a network.
             self.shape = tuple(space.shape) or (1,)
             if space.dtype == np.uint8:
                 self.dtype = np.dtype(np.uint8)
@@ -168,10 +168,10 @@ class ObservationReader:
             raise ConfigError(f"env {name}: its observations {space} hold no number to learn from")
         is_plain = isinstance(space, spaces.Box) and self.shape == space.shape
         self.plain_dtype = self.dtype if is_plain else None
-        """An array of this dtype and of `shape` needs no reading; None where all do."""
+        """An array of this dtype and of `shape` needs no conversion; None if all do."""
 
     def read(self, raw: object) -> np.ndarray:
-        """Return the observation as an array; ValueError says what is wrong with it."""
+        """Return the observation as an array; raise ValueError, with the reason, if it is invalid."""
         if isinstance(self.space, spaces.Discrete):
             return self._one_hot(raw)
         found = raw if isinstance(raw, np.ndarray) else _as_array(raw)
@@ -184,7 +184,7 @@ class ObservationReader:
         if not (found.dtype == expected or np.can_cast(found.dtype, expected, "same_kind")):
             raise ValueError(f"is of {found.dtype}, the env's space says {expected}")
         if isinstance(self.space, spaces.Box):
-            # A number too large for float32 becomes infinite, and is told with those that were.
+            # A number too large for float32 becomes infinite, and is reported like those that were.
             with np.errstate(over="ignore"):
                 return found.astype(self.dtype).reshape(self.shape)
         if not self.space.contains(found.astype(expected)):
@@ -207,7 +207,7 @@ class ObservationReader:
 
 
 def _as_array(raw: object) -> np.ndarray:
-    """Return an array of numbers given as something else."""
+    """Return an array of numbers given in another type."""
     problem = f"is a {type(raw).__name__}, the env's space says an array"
     if not isinstance(raw, np.generic | int | float | list):
         raise ValueError(problem)

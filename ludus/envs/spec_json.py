@@ -13,7 +13,7 @@ from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscret
 
 
 def read_env_section(section: Mapping[str, Any]) -> StrictConfig:
-    """Return the typed section of an env from parsed JSON."""
+    """Return the typed config of an env from parsed JSON."""
     config: type[StrictConfig] = find("env", section["kind"]).Config
     return validate(config, section, source="env")
 
@@ -38,7 +38,7 @@ def spec_to_json(spec: EnvSpec) -> dict[str, Any]:
 
 
 def spec_from_json(plain: Mapping[str, Any]) -> EnvSpec:
-    """Return the spec that `spec_to_json` was given."""
+    """Return the spec from the result of `spec_to_json`."""
     said = plain["action"]
     action: DiscreteActions | MultiDiscreteActions | BoxActions
     if said["kind"] == "discrete":

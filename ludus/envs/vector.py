@@ -1,6 +1,6 @@
 """Several envs stepped together in this process, with arrays that are filled in place.
 
-N envs, D numbers of an observation, A actions.
+Shapes: N envs, D numbers of an observation, A actions.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def make_vector_env(
 
 
 class VectorEnv:
-    """N envs that step together; where an episode ends, the next one begins in the same step.
+    """N envs that step together; when an episode ends, the next one begins in the same step (autoreset).
 
-    Every array is the same object for ever and is filled by reset, step and load_state_dict.
+    Every array is always the same object and is filled by reset, step and load_state_dict.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class VectorEnv:
             for index, env in enumerate(envs, first_index)
         ]
         self._reader = ObservationReader(envs[0].observation_space, name=title)
-        # Whether there are masks shows only in what a reset returns.
+        # Only the result of a reset shows whether there are masks.
         has_masks = self._slots[0].has_masks(self._slots[0].begin(0)[1])
         self._has_state = self._slots[0].can_use_state()
         self._slots[0].episode = -1
@@ -73,9 +73,9 @@ class VectorEnv:
 
         shape = (num_envs, *self.spec.obs_shape)
         self.obs = np.zeros(shape, self.spec.obs_dtype)
-        """What to act on now."""
+        """The observations to act on now."""
         self.next_obs = np.zeros(shape, self.spec.obs_dtype)
-        """What the last step led to; the final observation where an episode ended."""
+        """The observations after the last step; the final observation where an episode ended."""
         self.rewards = np.zeros(num_envs, np.float64)
         self._own = OwnRewards(envs, self.rewards)
         self.own_rewards = self._own.values
@@ -84,11 +84,11 @@ class VectorEnv:
         self.has_ended = False
         """Whether any episode ended in the last step."""
         self.successes = np.full(num_envs, np.nan)
-        """1 or 0 where the episode that just ended said whether it succeeded, NaN elsewhere."""
+        """1 or 0 where the episode that just ended reported success or failure, NaN elsewhere."""
         self.masks: np.ndarray | None = None
-        """Which actions are allowed at `obs`; None where the env does not say."""
+        """The actions allowed at `obs`; None if the env provides no masks."""
         self.next_masks: np.ndarray | None = None
-        """Which actions are allowed at `next_obs`."""
+        """The actions allowed at `next_obs`."""
         if has_masks:
             self.masks = np.ones((num_envs, self.spec.action.mask_width), bool)
             self.next_masks = np.ones_like(self.masks)
@@ -114,7 +114,7 @@ class VectorEnv:
         self._clear_last_step()
 
     def step(self, actions: np.ndarray) -> None:
-        """Do one action in every env, given in the env's own units.
+        """Take one action in every env, given in the env's own units.
 
         Raises EnvError, before `obs` has changed, if an env breaks its contract.
         """
@@ -138,8 +138,8 @@ class VectorEnv:
     def _step_all(self, given: Sequence[Any]) -> list[tuple[int, Mapping[str, Any]]]:
         """Step every env and fill the arrays; return the envs whose episode ended, with its info.
 
-        This is the innermost loop of acting: what is usual is taken by the shortest way, and what
-        is wrong is looked for only once something has failed.
+        This is the innermost loop of acting: the common case takes the fast path, and mistakes are diagnosed
+        only once something has failed.
         """
         next_obs, rewards, next_masks = self.next_obs, self.rewards, self.next_masks
         dtype, shape, array = self._reader.plain_dtype, self._reader.shape, np.ndarray
@@ -150,7 +150,7 @@ class VectorEnv:
                 result = None
                 result = step(given[i])
                 obs, reward, terminated, truncated, info = result
-                # The row is a copy: an env may use its own array again.
+                # The row is a copy: an env may reuse its own array.
                 if obs.__class__ is array and obs.dtype is dtype and obs.shape == shape:
                     next_obs[i] = obs
                 else:
@@ -170,8 +170,8 @@ class VectorEnv:
             self._clear_last_step()
             number = self._journal.length(i) + 1
             raise self._slots[i].explain(result, error, step=number, action=given[i]) from error
-        # Looking for a zero byte is several times faster than all() on so small an array. Rewards
-        # that overflow only when summed pass the check.
+        # Searching for a zero byte is several times faster than all() on so small an array. Rewards that
+        # overflow only when summed pass the check.
         if self._is_float:
             np.isfinite(next_obs, self._is_finite)
         if not math.isfinite(total) or b"\0" in self._is_finite.tobytes():
@@ -179,7 +179,7 @@ class VectorEnv:
         return ended
 
     def _note_end(self, index: int, terminated: object, truncated: object, info: object) -> bool:
-        """Note how an episode ended; return whether it did. ValueError if that cannot be said."""
+        """Record how an episode ended; return whether it did. Raise ValueError if the flags are invalid."""
         for flag in (terminated, truncated):
             if flag.__class__ is not bool and flag.__class__ is not np.bool_:
                 raise ValueError("not a bool")
@@ -189,7 +189,7 @@ class VectorEnv:
         return bool(terminated or truncated)
 
     def _begin(self, index: int, episode: int) -> None:
-        """Begin an episode of one env and show its first observation."""
+        """Begin an episode of one env and set its first observation."""
         slot = self._slots[index]
         obs, info = slot.begin(episode)
         self._journal.begin(index, obs)
@@ -206,10 +206,10 @@ class VectorEnv:
         self.truncated.fill(False)
         self.successes.fill(np.nan)
 
-    # What goes wrong
+    # Errors
 
     def _check_finite(self, given: Sequence[Any]) -> None:
-        """Raise for the first env whose observation or reward is not finite."""
+        """Raise EnvError for the first env whose observation or reward is not finite."""
         for i, slot in enumerate(self._slots):
             problem, field = None, "observation"
             if self._is_float and not np.isfinite(self.next_obs[i]).all():
@@ -224,7 +224,7 @@ class VectorEnv:
     # Saving and restoring
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where every env stands: its episode, and its own state or its actions since."""
+        """Return the position of every env: its episode, and its own state or its actions since the reset."""
         has_begun = self._slots[0].episode >= 0
         states = [slot.get_state() for slot in self._slots] if self._has_state and has_begun else []
         return {
@@ -238,10 +238,10 @@ class VectorEnv:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Bring every env back to where it was saved.
+        """Restore every env to where it was saved.
 
-        An env that cannot be brought back begins its next episode: `cut` is true for it, and
-        inexact_because says why.
+        An env that cannot be restored begins its next episode: `cut` is true for it, and inexact_because says
+        why.
         """
         saved_states.check(state, self, actions=self._journal.row, name=self.spec.name)
         episodes = state["episodes"].tolist()
@@ -261,7 +261,7 @@ class VectorEnv:
                 lost.append(f"env {self._slots[i].index}, episode {episode}: {reason}")
                 self.cut[i] = True
                 self._begin(i, episode + 1)
-        self._own.read()  # what was played again has been counted
+        self._own.read()  # the rewards of a replay have been counted
         if lost:
             self._inexact.append(
                 f"{self.spec.name}: {len(lost)} of {self.num_envs} envs could not be restored and "
@@ -290,7 +290,7 @@ class VectorEnv:
         return list(self._inexact)
 
     def close(self) -> None:
-        """Close every env; once is enough, twice does no harm."""
+        """Close every env; calling it twice does no harm."""
         envs, self._open = self._open, []
         for env in envs:
             env.close()

@@ -1,4 +1,4 @@
-"""What a worker process of a WorkerVectorEnv does: it steps a slice of the envs in shared memory."""
+"""The worker process of a WorkerVectorEnv: it steps a slice of the envs in shared memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.process.messages import pack, unpack
 
 
 def handlers() -> dict[str, Handler]:
-    """Return what this process can be asked to do; the empty request is a step."""
+    """Return the request handlers of this process; the empty request is a step."""
     worker = Worker()
     named = {
         "open": worker.open,
@@ -39,7 +39,7 @@ class Worker:
         self.rows = slice(0, 0)
 
     def open(self, header: dict[str, Any], pieces: list[bytearray]) -> Answer:
-        """Make the envs and say what they are like."""
+        """Build the envs and return their spec."""
         first, stop = header["envs"]
         self.number, self.rows = header["number"], slice(first, stop)
         section = read_env_section(header["section"])
@@ -49,7 +49,7 @@ class Worker:
         return {"spec": spec_to_json(self.env.spec)}, ()
 
     def share(self, header: dict[str, Any], pieces: list[bytearray]) -> None:
-        """Map the memory that the parent has made."""
+        """Map the parent's memory."""
         memory = header["memory"]
         self.shared = SharedArrays(memory, self.env.spec, header["num_envs"], header["num_workers"])
         os.close(memory)
@@ -61,8 +61,8 @@ class Worker:
         self._show()
 
     def step(self, header: dict[str, Any], pieces: list[bytearray]) -> None:
-        """Make one step in every env."""
-        # A copy: the parent writes the next actions to the same place.
+        """Take one step in every env."""
+        # A copy: the parent writes the next actions to the same memory.
         self.env.step(self.shared["actions"][self.rows].copy())
         self._show()
 
@@ -72,7 +72,7 @@ class Worker:
         return {"state": plain}, [data]
 
     def load(self, header: dict[str, Any], pieces: list[bytearray]) -> Answer:
-        """Bring the envs back to a state; say which could not be."""
+        """Restore the envs; return which could not be restored."""
         self.env.load_state_dict(unpack(header["state"], pieces[0]))
         self._show("cut")
         return {"inexact": self.env.inexact_because()}, ()
@@ -83,7 +83,7 @@ class Worker:
             self.env.close()
 
     def _show(self, *more: str) -> None:
-        """Copy what the envs show to this worker's rows."""
+        """Copy the envs' outputs to this worker's rows."""
         names = (*SHOWN, *more) if self.env.masks is None else (*SHOWN, *MASKS, *more)
         for name in names:
             self.shared[name][self.rows] = getattr(self.env, name)
@@ -91,7 +91,7 @@ class Worker:
 
 
 def _telling_env_errors(handler: Handler) -> Handler:
-    """Return the handler; an EnvError of it is answered with all its fields."""
+    """Return the handler; it answers an EnvError with all its fields."""
 
     def handle(header: dict[str, Any], pieces: list[bytearray]) -> Answer | None:
         try:

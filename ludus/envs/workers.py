@@ -1,6 +1,6 @@
-"""Several envs stepped by worker processes; the interface and the numbers are those of VectorEnv.
+"""Several envs stepped by worker processes; interface and results equal those of VectorEnv.
 
-N envs, W workers.
+Shapes: N envs, W workers.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _RESTORE_SECONDS = 600.0
 class WorkerVectorEnv:
     """N envs spread over W processes, with the attributes and results of a VectorEnv.
 
-    An env that crashes or hangs its process becomes an EnvError: `timeout` is how many seconds one
-    step of all envs of a worker may take. After that nothing is left of the processes.
+    An env that crashes or hangs its process raises an EnvError: `timeout` is the number of seconds that one
+    step of all envs of a worker may take. After that all processes are gone.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WorkerVectorEnv:
             raise
 
     def _open(self, section: StrictConfig, seed: int, name: str) -> None:
-        """Start all workers at once, learn what the envs are like, and share memory for them."""
+        """Start all workers at once, get the spec of the envs, and share memory for them."""
         memory = open_memory()
         try:
             for first, stop in self._slices:
@@ -90,7 +90,7 @@ class WorkerVectorEnv:
             self._ask_all(lambda w: ({**share, "num_workers": num_workers}, ()), _START_SECONDS)
         finally:
             os.close(memory)
-        # Copies of our own: they change only once every worker has done its step.
+        # Private copies: they change only once every worker has done its step.
         own = {name: self._shared[name].copy() for name in (*SHOWN, *MASKS, "cut")}
         self.obs, self.next_obs = own["obs"], own["next_obs"]
         self.rewards, self.own_rewards = own["rewards"], own["own_rewards"]
@@ -110,9 +110,9 @@ class WorkerVectorEnv:
         self._look()
 
     def step(self, actions: np.ndarray) -> None:
-        """Do one action in every env, given in the env's own units.
+        """Take one action in every env, given in the env's own units.
 
-        Raises EnvError, before any array has changed, if an env breaks its contract or its process.
+        Raises EnvError, before any array has changed, if an env breaks its contract or its process dies.
         """
         self._check_open()
         self._take_actions(actions)
@@ -163,7 +163,7 @@ class WorkerVectorEnv:
         return answers
 
     def _lost(self, number: int, error: LudusError) -> EnvError:
-        """Give up all processes, for one of them is gone; return what to tell."""
+        """Kill all processes, since one of them is lost; return the error to raise."""
         for worker in self._workers:
             worker.kill()
         self.close()
@@ -184,9 +184,9 @@ class WorkerVectorEnv:
     # Saving and restoring
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where every env stands, or stood when it was closed.
+        """Return the position of every env, or the last one if the envs were closed.
 
-        A VectorEnv, or any number of workers, can take it up.
+        A VectorEnv, or any number of workers, can load it.
         """
         if self._last_state is not None and not self._workers:
             return dict(self._last_state)
@@ -195,7 +195,7 @@ class WorkerVectorEnv:
         return {**joined, "cut": self.cut.copy(), "inexact": list(self._inexact)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Bring every env back to where it was saved; see VectorEnv."""
+        """Restore every env to where it was saved; see VectorEnv."""
         saved_states.check(state, self, actions=None, name=self._title)
         episodes = state["episodes"]
 
@@ -216,9 +216,9 @@ class WorkerVectorEnv:
         return list(self._inexact)
 
     def close(self) -> None:
-        """Let every worker close its envs and end; once is enough, twice does no harm."""
+        """Close the envs of every worker and end it; calling it twice does no harm."""
         if self._workers and self._is_well and self._episodes_N[0] >= 0:
-            # A script may ask where the envs stood once the run is over.
+            # A script may ask for the state of the envs after the run is over.
             with contextlib.suppress(LudusError):
                 self._last_state = self.state_dict()
         workers, self._workers = self._workers, []
@@ -226,7 +226,7 @@ class WorkerVectorEnv:
             for worker in workers:
                 stack.callback(worker.close)
         self._copies = []
-        # The memory goes with the last array in it.
+        # The memory is freed with the last array in it.
         vars(self).pop("_shared", None)
 
 
@@ -236,7 +236,7 @@ class _Settings(Protocol):
 
 
 class EnvsConfig(Protocol):
-    """What a config says of the training envs."""
+    """The part of a config about the training envs."""
 
     @property
     def env(self) -> StrictConfig: ...

@@ -1,4 +1,4 @@
-"""How much better each step was than expected: generalised advantage estimation.
+"""Generalised advantage estimation (GAE).
 
 Shapes: T time, B envs.
 """
@@ -22,10 +22,10 @@ def generalised_advantage(
 ) -> Tensor:
     """Return the advantage of each step, discounted by gamma and smoothed by lam.
 
-    next_values_TB is the value of the state that each step led to, that of the last state of an
-    episode included. A terminated step takes nothing from it; a truncated one does, yet like every
-    end it takes nothing from the advantage of the step stored after it. What terminated has also
-    ended: ends_TB must be true wherever terminated_TB is. No gradient passes through.
+    next_values_TB is the value of the state that each step led to, including the final state of an episode. A
+    terminated step does not bootstrap from it; a truncated one does, but like every end it takes nothing from
+    the advantage of the step stored after it. A terminated step has also ended: ends_TB must be true wherever
+    terminated_TB is. No gradient flows through.
     """
     with torch.no_grad():
         going_TB = (~terminated_TB).to(rewards_TB.dtype)
@@ -39,7 +39,7 @@ def generalised_advantage(
 
 
 def _sum_backwards(deltas_TB: Tensor, keep_TB: Tensor) -> None:
-    """Add to each row, in place, what is kept of the row after it."""
+    """Add to each row, in place, keep_TB times the row after it."""
     for step in range(len(deltas_TB) - 2, -1, -1):
         deltas_TB[step] += keep_TB[step] * deltas_TB[step + 1]
 
@@ -47,7 +47,7 @@ def _sum_backwards(deltas_TB: Tensor, keep_TB: Tensor) -> None:
 def _sum_backwards_by_numpy(deltas_TB: Tensor, keep_TB: Tensor) -> None:
     """Do the same through NumPy's view of the memory, whose small sums cost a tenth of torch's."""
     rows, keeps = list(deltas_TB.numpy()), list(keep_TB.numpy())
-    # As in torch, what is not finite passes without a warning: whoever looks at the loss tells of it.
+    # As in torch, non-finite values raise no warning: the check of the loss reports them.
     with np.errstate(all="ignore"):
         for step in range(len(rows) - 2, -1, -1):
             kept_B = keeps[step]

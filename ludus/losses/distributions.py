@@ -1,4 +1,4 @@
-"""Log-probabilities, entropies and draws of the distributions that policies give, without objects.
+"""Log-probabilities, entropies and samples of policy distributions, without objects.
 
 Shapes: B batch, A actions, K choices of a multi-discrete action, D action dimensions.
 """
@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 _HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
-# Far below any logit a network gives, yet finite: 0 times it is 0, where 0 times infinity is NaN.
+# Far below any logit of a network, yet finite: 0 times it is 0, where 0 times infinity is NaN.
 MASKED = -1e9
 
 
 def masked_logits(logits_BA: Tensor, masks_BA: Tensor | None) -> Tensor:
-    """Return the logits with those of forbidden actions at a large negative number."""
+    """Return the logits with those of masked actions set to a large negative number."""
     if masks_BA is None:
         return logits_BA
     lowest = max(MASKED, torch.finfo(logits_BA.dtype).min / 2)
@@ -36,14 +36,14 @@ def categorical_entropy(logits_BA: Tensor) -> Tensor:
 
 
 def categorical_kl(old_logits_BA: Tensor, logits_BA: Tensor) -> Tensor:
-    """Return KL(old, new) of each row, exactly."""
+    """Return the exact KL divergence KL(old, new) of each row."""
     old_BA, new_BA = old_logits_BA.log_softmax(1), logits_BA.log_softmax(1)
     return (old_BA.exp() * (old_BA - new_BA)).sum(1)
 
 
 def categorical_sample(logits_BA: Tensor, uniform_BA: Tensor) -> Tensor:
-    """Return one action a row, drawn with numbers from [0, 1) that the caller drew."""
-    # The largest of logits plus Gumbel noise is a draw, and needs no running sums.
+    """Return one action per row, sampled with the caller's uniform numbers from [0, 1)."""
+    # The argmax of logits plus Gumbel noise is a sample (Gumbel-max trick), and needs no cumulative sums.
     tiny = torch.finfo(uniform_BA.dtype).tiny
     return (logits_BA - (-uniform_BA.clamp_min(tiny).log()).log()).argmax(1)
 
@@ -58,7 +58,7 @@ def multi_categorical_log_probs(
 
 
 def multi_categorical_entropy(logits_BA: Tensor, *, nvec: Sequence[int]) -> Tensor:
-    """Return the entropy of each row of independent choices: the sum of theirs."""
+    """Return the entropy of each row of independent choices: the sum of their entropies."""
     blocks = logits_BA.split(list(nvec), 1)
     return torch.stack([categorical_entropy(block) for block in blocks]).sum(0)
 
@@ -66,7 +66,7 @@ def multi_categorical_entropy(logits_BA: Tensor, *, nvec: Sequence[int]) -> Tens
 def multi_categorical_sample(
     logits_BA: Tensor, uniform_BA: Tensor, *, nvec: Sequence[int]
 ) -> Tensor:
-    """Return one row of choices for each row of logits, drawn with the caller's numbers."""
+    """Return one row of choices for each row of logits, sampled with the caller's uniform numbers."""
     blocks = zip(logits_BA.split(list(nvec), 1), uniform_BA.split(list(nvec), 1), strict=True)
     return torch.stack([categorical_sample(block, uniform) for block, uniform in blocks], 1)
 
@@ -85,7 +85,7 @@ def gaussian_entropy(log_stds_BD: Tensor) -> Tensor:
 def gaussian_kl(
     old_means_BD: Tensor, old_log_stds_BD: Tensor, means_BD: Tensor, log_stds_BD: Tensor
 ) -> Tensor:
-    """Return KL(old, new) of each row, exactly."""
+    """Return the exact KL divergence KL(old, new) of each row."""
     ratios_BD = (2 * (old_log_stds_BD - log_stds_BD)).exp()
     shifts_BD = ((old_means_BD - means_BD) * (-log_stds_BD).exp()).square()
     return 0.5 * (ratios_BD + shifts_BD - 1 - ratios_BD.log()).sum(-1)

@@ -1,4 +1,4 @@
-"""The temporal-difference loss of deep Q-learning, plain or double, with importance weights.
+"""The temporal-difference (TD) loss of deep Q-learning, plain or double, with importance weights.
 
 Shapes: B batch, A actions.
 """
@@ -17,13 +17,13 @@ def td_targets(
     choosing_q_BA: Tensor,
     next_masks_BA: Tensor | None = None,
 ) -> Tensor:
-    """Return reward plus the discounted value of the next state.
+    """Return the n-step TD target: reward plus the discounted value of the next state.
 
-    `rewards_B` is the discounted sum over the steps taken, `discounts_B` is gamma to their number,
-    and 0 where the episode terminated; a truncated episode keeps its discount. The action is chosen
-    by `choosing_q_BA`: the online network's values make it double Q-learning, the target network's
-    own make it plain. Only actions that `next_masks_BA` allows are chosen; a state in which none is
-    allowed must have discount 0, for its value means nothing.
+    `rewards_B` is the discounted sum over the n steps taken, `discounts_B` is gamma**n, and 0 where the
+    episode terminated; a truncated episode keeps its discount. The next action is the argmax of
+    `choosing_q_BA`: the online network's Q-values make it double Q-learning, the target network's own make it
+    plain. Only actions that `next_masks_BA` allows are chosen; a state in which none is allowed must have
+    discount 0, since its value is meaningless.
     """
     if choosing_q_BA is next_q_BA and next_masks_BA is None:
         return torch.addcmul(rewards_B, discounts_B, next_q_BA.amax(1))
@@ -35,21 +35,21 @@ def td_targets(
 
 
 def dueling_q(values_B1: Tensor, advantages_BA: Tensor) -> Tensor:
-    """Return the value of each action: that of the state, plus its lead over the mean action."""
+    """Return the Q-values of a dueling network: state value plus advantage minus mean advantage."""
     return values_B1 + advantages_BA - advantages_BA.mean(1, keepdim=True)
 
 
 def td_errors(q_BA: Tensor, actions_B: Tensor, targets_B: Tensor) -> Tensor:
-    """Return how far the value of each action taken is from its target."""
+    """Return the TD error of each action taken: its Q-value minus its target."""
     return q_BA.gather(1, actions_B.unsqueeze(1)).squeeze(1) - targets_B
 
 
 def td_loss(
     errors_B: Tensor, weights_B: Tensor | None = None, *, huber: float | None = 1.0
 ) -> Tensor:
-    """Return the mean Huber loss of the errors, each times its importance weight if there are any.
+    """Return the mean Huber loss of the TD errors, each times its importance weight if given.
 
-    Within `huber` it is half the squared error, beyond it a line; with None it is half the square
+    Within `huber` it is half the squared error, beyond it linear; None means half the squared error
     throughout.
     """
     if huber is None:

@@ -17,12 +17,11 @@ def quantile_huber_loss(
     *,
     kappa: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean loss, and for each example the size of its error, as a priority.
+    """Return the mean quantile Huber loss, and the absolute mean TD error of each example as a priority.
 
-    Every prediction is compared with every target; one that is too low costs its fraction, one that
-    is too high costs the rest. Targets are detached. The loss is the mean over targets, summed over
-    predictions, then the mean over the batch, each example times its importance weight if there are
-    any.
+    Every predicted quantile is compared with every target quantile; an underestimate is weighted by its
+    fraction, an overestimate by one minus it. Targets are detached. The loss is the mean over targets, summed
+    over predictions, then the mean over the batch, each example times its importance weight if given.
     """
     errors_BNM = targets_BM.detach().unsqueeze(1) - predictions_BN.unsqueeze(2)
     sizes_BNM = errors_BNM.abs()

@@ -1,4 +1,4 @@
-"""The losses of proximal policy optimisation: policy, clipped or KL-penalised, value and entropy.
+"""The losses of proximal policy optimisation (PPO): policy, clipped or KL-penalised, value and entropy.
 
 Shapes: B batch.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 def clipped_policy_loss(
     log_probs_B: Tensor, old_log_probs_B: Tensor, advantages_B: Tensor, clip: float | Tensor
 ) -> Tensor:
-    """Return the negative of the smaller of the plain and the clipped gain."""
+    """Return the clipped surrogate loss: the negative minimum of the plain and the clipped objective."""
     ratios_B = (log_probs_B - old_log_probs_B).exp()
     bounds: Any = (1 - clip, 1 + clip)
     clipped_B = torch.clamp(ratios_B, *bounds)
@@ -28,9 +28,9 @@ def kl_policy_loss(
     beta: float | Tensor,
     kl_B: Tensor | None = None,
 ) -> Tensor:
-    """Return the negative gain plus beta times the distance from the old policy.
+    """Return the negative surrogate objective plus beta times the KL divergence from the old policy.
 
-    `kl_B` is that distance where it is known exactly; without it, it is estimated from the batch.
+    `kl_B` is the exact KL divergence if known; without it, it is estimated from the batch.
     """
     ratios_B = (log_probs_B - old_log_probs_B).exp()
     kl = approximate_kl(log_probs_B, old_log_probs_B) if kl_B is None else kl_B.mean()
@@ -44,15 +44,15 @@ def approximate_kl(log_probs_B: Tensor, old_log_probs_B: Tensor) -> Tensor:
 
 
 def clip_fraction(log_probs_B: Tensor, old_log_probs_B: Tensor, clip: float | Tensor) -> Tensor:
-    """Return the share of the batch whose ratio has left the clip."""
+    """Return the fraction of the batch whose probability ratio is clipped."""
     ratios_B = (log_probs_B - old_log_probs_B).exp()
     return ((ratios_B - 1).abs() > clip).to(log_probs_B.dtype).mean()
 
 
 def next_kl_beta(beta: float, kl: float, *, target: float) -> float:
-    """Return the price of distance for the next update.
+    """Return the KL coefficient (beta) for the next update.
 
-    It doubles when the policy moved much further than the target, and halves when much less.
+    It doubles if the KL divergence was well above the target, and halves if it was well below.
     """
     if kl > 1.5 * target:
         return beta * 2
@@ -60,7 +60,7 @@ def next_kl_beta(beta: float, kl: float, *, target: float) -> float:
 
 
 def normalised(advantages_B: Tensor) -> Tensor:
-    """Return the advantages shifted to mean 0 and scaled to deviation 1; a single one as it is."""
+    """Return the advantages normalised to mean 0 and standard deviation 1; a single one unchanged."""
     if advantages_B.numel() < 2:
         return advantages_B
     return (advantages_B - advantages_B.mean()) / (advantages_B.std() + 1e-8)
@@ -74,7 +74,7 @@ def ppo_loss(
     value_weight: float | Tensor,
     entropy_weight: float | Tensor,
 ) -> Tensor:
-    """Return what one update minimises: policy and weighted value loss, less the entropy bonus."""
+    """Return the total loss of one update: policy loss plus weighted value loss minus entropy bonus."""
     return policy_loss + value_weight * critic_loss - entropy_weight * entropies_B.mean()
 
 
@@ -83,8 +83,8 @@ def value_loss(
 ) -> Tensor:
     """Return half the mean squared error of the values.
 
-    With a clip, an example costs the worse of moving freely and of moving from its old value by no
-    more than the clip.
+    With a clip, an example's loss is the larger of those of its value and of its value clipped to within the
+    clip of its old value.
     """
     free_B = (values_B - returns_B).square()
     if clip is None:

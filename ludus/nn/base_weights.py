@@ -1,7 +1,7 @@
-"""Weights that are saved elsewhere: the second names of tied weights, and the base of an adapter (PEFT).
+"""Weights that are not saved with a run: further names of tied weights, and the base of a PEFT adapter.
 
-An adapter is small; its base is large, frozen, and in a folder of its own. So a run saves the adapter alone,
-and knows the base by a digest.
+An adapter is small; its base is large, frozen, and in another folder. So a run saves the adapter alone, with
+a digest that identifies the base.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from ludus.core import states
 
 BASE = "base_digest"
-"""What the digest of the base is called among saved weights."""
+"""The key of the base's digest among saved weights."""
 _KNOWN: WeakKeyDictionary[nn.Module, tuple[list[tuple[int, int]], str]] = WeakKeyDictionary()
 
 
 def further_names(module: nn.Module) -> dict[str, str]:
-    """Return the second and further names of parameters that have several, each with the first name."""
+    """Return the further names of tied parameters, each with its first name."""
     first: dict[int, str] = {}
     found: dict[str, str] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
@@ -39,7 +39,7 @@ def has_adapter(module: nn.Module) -> bool:
 
 
 def base_names(module: nn.Module) -> list[str]:
-    """Return the names of the frozen weights that an adapter stands on; none where there is no adapter."""
+    """Return the names of the frozen weights under an adapter; none if there is no adapter."""
     if not has_adapter(module):
         return []
     named = module.named_parameters(remove_duplicate=False)
@@ -47,9 +47,9 @@ def base_names(module: nn.Module) -> list[str]:
 
 
 def base_digest(module: nn.Module) -> str | None:
-    """Return what the base of an adapter is known by; None where there is no adapter.
+    """Return the shortened SHA-256 digest of an adapter's base; None if there is no adapter.
 
-    It is computed again only where a frozen weight was written to since.
+    It is cached, and recomputed only after a frozen weight was written to.
     """
     names = base_names(module)
     if not names:
@@ -69,13 +69,13 @@ def base_digest(module: nn.Module) -> str | None:
 
 
 def base_state(module: nn.Module) -> dict[str, Tensor]:
-    """Return the digest of the base as bytes, to be saved with an adapter; nothing where there is none."""
+    """Return the digest of the base as bytes, to be saved with an adapter; empty if there is none."""
     digest = base_digest(module)
     return {} if digest is None else {BASE: torch.tensor([*digest.encode()], dtype=torch.uint8)}
 
 
 def without_base(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return saved weights without the digest; raise StateError where it is that of another base."""
+    """Return saved weights without the digest; raise StateError if it is the digest of another base."""
     rest = dict(state)
     saved, own = rest.pop(BASE, None), base_digest(module)
     if saved is not None and own is not None:

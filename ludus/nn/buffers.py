@@ -1,4 +1,4 @@
-"""The buffers and the mode of a network while a step is taken with it."""
+"""The buffers and the train or eval mode of a network during a step."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Before = list[tuple[nn.Module, str, Tensor]]
 
 
 class GuardedBuffers:
-    """Buffers (the running statistics of batch norm) that take nothing from a bad batch.
+    """Buffers (the running statistics of batch norm) that are rolled back after a bad batch.
 
-    A module may put another tensor in a buffer's place as it computes, so they are looked up each time.
+    A module may replace the tensor of a buffer in its forward pass, so buffers are looked up each time.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -42,7 +42,7 @@ class GuardedBuffers:
         self._places = list(found.values())
         self._has_looked = False
         self.may_read = all(buffer.device.type == "cpu" for buffer in module.buffers())
-        """Whether reading a number costs nothing: on the CPU."""
+        """Whether reading a scalar is free: true on the CPU, where no device has to be waited for."""
 
     def before(self) -> Before:
         """Return a copy of each buffer, for `restore_unless`."""
@@ -58,7 +58,7 @@ class GuardedBuffers:
         return [(part, name, copy) for (part, name), copy in named]
 
     def restore_unless(self, is_good: Tensor, before: Before) -> None:
-        """Put the buffers back unless this number is finite, without waiting for a device."""
+        """Restore the buffers unless this number is finite, without synchronising with the device."""
         if not before:
             return
         if not self._has_looked:
@@ -75,7 +75,7 @@ class GuardedBuffers:
                 for buffer, (*_, old) in zip(buffers, before, strict=True):
                     buffer.copy_(torch.where(is_finite, buffer, old))
                 return
-            # Batch norms have hundreds of small ones: a few launches for all.
+            # Batch norms have hundreds of small buffers: a few kernel launches copy them all.
             for alike in _by_kind(buffers, [old for *_, old in before]):
                 now, olds = zip(*alike, strict=True)
                 sizes = [buffer.numel() for buffer in now]
@@ -103,7 +103,7 @@ class GuardedBuffers:
 def _by_kind(
     tensors: Sequence[Tensor], others: Sequence[Tensor]
 ) -> list[list[tuple[Tensor, Tensor]]]:
-    """Return pairs of tensors in groups of one type and device."""
+    """Group pairs of tensors by dtype and device."""
     found: dict[tuple[torch.dtype, torch.device], list[tuple[Tensor, Tensor]]] = {}
     for pair in zip(tensors, others, strict=True):
         found.setdefault((pair[0].dtype, pair[0].device), []).append(pair)
@@ -115,10 +115,10 @@ def _joined(tensors: Sequence[Tensor]) -> Tensor:
 
 
 class CallWith:
-    """Calls a module with other weights and buffers in the place of its own.
+    """Calls a module with other weights and buffers in place of its own.
 
-    A part that is reached by two names is given them once: torch's own search for names that mean one tensor
-    would give them twice, and at the second time take those of the first for what is to be put back.
+    A submodule that is reached by two names is swapped once: torch's own search for tied tensors would swap
+    it twice, and take the tensors of the first swap for those to restore.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -135,7 +135,7 @@ class CallWith:
     def __call__(
         self, weights: Mapping[str, Tensor], buffers: dict[str, Tensor], inputs: tuple[Tensor, ...]
     ) -> Any:
-        """Return what it says; `buffers` then holds what it has made of them."""
+        """Return the module's output; `buffers` then holds the buffers as the call left them."""
         own = {**weights, **buffers}
         for name, others in self._further.items():
             if name in own:
@@ -144,15 +144,15 @@ class CallWith:
             self._is_to_check = False
             self._check_followed(own, inputs)
         said = functional_call(self._module, own, inputs, tie_weights=False)
-        # A module may have put another tensor in a buffer's place, as the names now say.
+        # The module may have replaced the tensor of a buffer; `own` holds the tensors that are current.
         buffers.update({name: own[name] for name in buffers})
         return said
 
     def _check_followed(self, own: Mapping[str, Tensor], inputs: tuple[Tensor, ...]) -> None:
-        """Raise LudusError where the module computes with its own weights, whatever it is given.
+        """Raise LudusError if the module computes with its own weights, whatever weights it is given.
 
-        What it is given asks for no gradient, so a weight that an answer would have one for is its own. A
-        network may ask for one by its input: that is no weight.
+        The given tensors require no gradient, so a weight that the output would have a gradient for is the
+        module's own. A network may require a gradient of its input: that is not a weight.
         """
         given = {name: tensor.detach().clone() for name, tensor in own.items()}
         asked = tuple([x.detach() for x in inputs])
@@ -173,7 +173,7 @@ class CallWith:
 
 
 def _leaves(answers: Sequence[Tensor]) -> list[Tensor]:
-    """Return the tensors by which autograd would differentiate these."""
+    """Return the leaf tensors that autograd would differentiate these with respect to."""
     leaves = [one for one in answers if one.is_leaf and one.requires_grad]
     waiting: list[Any] = [one.grad_fn for one in answers]
     seen: set[Any] = set()
@@ -189,8 +189,8 @@ def _leaves(answers: Sequence[Tensor]) -> list[Tensor]:
 
 
 def parts_with_modes(module: nn.Module) -> list[nn.Module]:
-    """Put a module in eval mode; return the parts of it for which train mode would be another."""
-    # Called on the whole, because a module may have a say in it: a frozen batch norm never trains.
+    """Put a module in eval mode; return the submodules that train mode changes."""
+    # Called on the root, because a module may override train(): a frozen batch norm never trains.
     module.train()
     trained = [part for part in module.modules() if part.training]
     module.eval()
@@ -198,6 +198,6 @@ def parts_with_modes(module: nn.Module) -> list[nn.Module]:
 
 
 def set_mode(parts: Sequence[nn.Module], mode: bool) -> None:
-    """Set the train or eval mode of these parts alone."""
+    """Set the train or eval mode of these submodules alone."""
     for part in parts:
         part.training = mode

@@ -1,8 +1,8 @@
-"""How a network is given a batch, and what of its answer is the loss and what the outputs.
+"""Call a network with a batch, and find the loss and the logits in its output.
 
-A network of torch takes tensors in their order; one of Hugging Face takes the tensors of a dict by name and
-returns an object with `loss` and `logits`. Which of the two a network does is read from the signature of its
-`forward`, once.
+A torch network takes tensors by position; a Hugging Face model takes the tensors of a dict by keyword and
+returns an object with `loss` and `logits`. Which of the two applies is read once, from the signature of
+`forward`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ludus.core.errors import LudusError
 LABELS = "labels"
 """The key of the targets in a dict, as Hugging Face's collators name it."""
 _OUTPUTS = ("logits", "out")
-"""Where an answer with several parts has its outputs: transformers' name, and torchvision's."""
+"""The attributes of a structured output that hold the predictions: transformers' name, and torchvision's."""
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 class Signature:
-    """Calls a network as the signature of its `forward` says: with a dict whole, or by keywords."""
+    """Calls a network according to the signature of its `forward`: with a dict whole, or by keywords."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -36,8 +36,8 @@ class Signature:
         self._takes_one = len(self._required) < 2
 
     def call(self, inputs: object) -> Any:
-        """Return what the network says of these inputs: a tensor, or a dict, by keywords if it takes them."""
-        # A tensor is no Mapping, but asking an abstract class takes longer than asking a plain one.
+        """Return the network's output for a tensor, or for a dict, unpacked if `forward` takes its keys."""
+        # A tensor is no Mapping, but isinstance is slower with an abstract class than with a plain one.
         if isinstance(inputs, Tensor):
             return self.module(inputs)
         if isinstance(inputs, Mapping) and self._takes_keywords({*inputs}):
@@ -45,7 +45,7 @@ class Signature:
         return self.module(inputs)
 
     def call_whole(self, batch: object) -> Any:
-        """Return what a network that computes its loss says of a batch with its targets."""
+        """Return the output of a network that computes its own loss, for a batch with its targets."""
         return self.module(*batch) if isinstance(batch, list | tuple) else self.call(batch)
 
     def _takes_keywords(self, given: set[str]) -> bool:
@@ -79,7 +79,7 @@ def split_batch(batch: object) -> tuple[Any, Any]:
 
 
 def outputs_in(said: object) -> Tensor:
-    """Return the outputs in what a network said: the tensor itself, or its `logits`."""
+    """Return the predictions in a network's output: the tensor itself, or its `logits`."""
     found = said if isinstance(said, Tensor) else unwrapped(said)
     if isinstance(found, Tensor):
         return found
@@ -90,7 +90,7 @@ def outputs_in(said: object) -> Tensor:
 
 
 def unwrapped(said: object) -> Any:
-    """Return the `logits` in what a network said, or all of it where there are none."""
+    """Return the `logits` in a network's output, or the whole output if it has none."""
     if isinstance(said, Tensor):
         return said
     for name in _OUTPUTS:
@@ -101,7 +101,7 @@ def unwrapped(said: object) -> Any:
 
 
 def loss_in(said: object) -> Tensor:
-    """Return the loss that a network computed: its `loss`, or the one number that it returned."""
+    """Return the loss in a network's output: its `loss`, or the one number that it returned."""
     found = said if isinstance(said, Tensor) else _part(said, "loss")
     if isinstance(found, Tensor) and found.numel() == 1:
         return found.reshape(())
@@ -118,7 +118,7 @@ def loss_in(said: object) -> Tensor:
 
 
 def correct_in(said: object, batch: object) -> Tensor | None:
-    """Return how many classes were right, where logits (N, C) and whole labels (N,) say so plainly."""
+    """Return the number of correct classes; None unless logits are (N, C) and labels integers (N,)."""
     if not isinstance(batch, Mapping) or isinstance(said, Tensor):
         return None
     logits, labels = _part(said, "logits"), batch.get(LABELS)

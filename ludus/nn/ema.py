@@ -1,4 +1,4 @@
-"""The exponential moving average of weights (EMA), debiased: smoother than the weights, and often better."""
+"""The exponential moving average (EMA) of weights, debiased: smoother than the weights, and often better."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from ludus.core import states
 from ludus.nn.flat import FlatParameters, Vectors
 
 TOTAL = "ema_total"
-"""The key of the totals in a state, beside `ema`; the states of version 0.1.0 do not have it."""
+"""The key of the totals in a state, next to `ema`; states of version 0.1.0 do not have it."""
 
-# In the place of 0, so that a part that has taken no step is not divided by it.
+# In place of 0, so that a part that has taken no step yet is not divided by 0.
 _NOTHING = 1e-30
 
 
 class Ema:
-    """The mean of the weights after each step taken: each counts `decay` times as much as the next.
+    """The EMA of the weights after each step: each counts `decay` times as much as the next.
 
-    It is debiased, as the moments of Adam are: the first weights, which no step was taken to, count for
-    nothing, and after one step the mean is the weights of that step. Of a state without totals the mean
-    goes on as it began, with the first weights in it.
+    It is debiased, as the moments of Adam are: the initial weights count for nothing, and after one step the
+    EMA equals the weights of that step. An EMA loaded from a state without totals goes on without debiasing,
+    with the initial weights in it.
     """
 
     def __init__(
         self, flat: FlatParameters, decay: float, *, dtype: torch.dtype | None = None
     ) -> None:
-        """The means are of this type, that of the weights unless given."""
+        """The EMA has this dtype, that of the weights unless given."""
         self._flat = flat
         self.vectors = [vector.to(dtype or vector.dtype, copy=True) for vector in flat.vectors]
         self._share = 1 - decay
         self._totals = [torch.full((), _NOTHING, device=vector.device) for vector in self.vectors]
-        """1 - decay ** steps of each part: the sum of what its weights count, by which it is divided."""
+        """1 - decay ** steps of each part: the sum of the coefficients, which debiasing divides by."""
         self._ones = [torch.ones_like(total) for total in self._totals]
         self._is_debiased = True
 
     def follow(self, vectors: Vectors, stays: Vectors) -> None:
-        """Move each towards its weights, unless its `stays` holds 1: then it took no step."""
+        """Move each EMA vector towards its weights, unless its `stays` holds 1: the part took no step."""
         parts = zip(self.vectors, vectors, stays, self._totals, self._ones, strict=True)
         for own, vector, stay, total, one in parts:
             share = self._share * (one - stay)
             share = share / total.lerp_(one, share)
-            # Written out, not `to` alone: that would be one operation more to tape.
+            # An explicit test, since `to` alone would be one more operation on the tape.
             vector = vector if own.dtype == vector.dtype else vector.to(own.dtype)
             own.lerp_(vector, share if own.dtype == share.dtype else share.to(own.dtype))
 
     def state(self) -> dict[str, Any]:
-        """Return the means by name, and the totals."""
+        """Return the EMA by parameter name, and the totals."""
         means = {"ema": self._flat.by_name(self.vectors)}
         if not self._is_debiased:
             return means
@@ -56,7 +56,7 @@ class Ema:
         return means | {TOTAL: torch.stack([total.to(first) for total in self._totals])}
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless this holds means of these weights, and totals if any."""
+        """Raise StateError unless this holds an EMA of these weights, and valid totals if any."""
         with states.within("ema"):
             self._check_means(state["ema"])
         if TOTAL in state:
@@ -65,14 +65,14 @@ class Ema:
                 raise states.StateError(TOTAL, "holds a number that is not above 0 and up to 1")
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Copy saved means and totals in."""
+        """Copy a saved EMA and its totals in."""
         self.load_means(state["ema"])
         self._is_debiased = TOTAL in state
         for index, total in enumerate(self._totals):
             total.copy_(state[TOTAL][index]) if self._is_debiased else total.fill_(1.0)
 
     def load_means(self, named: Mapping[str, Any]) -> None:
-        """Copy saved means in."""
+        """Copy a saved EMA in."""
         self._check_means(named)
         for name, mean in self._flat.by_name(self.vectors).items():
             mean.copy_(named[name])
@@ -85,5 +85,5 @@ class Ema:
 
 
 def without_total(state: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the state without the totals, whose absence says that a mean is not debiased."""
+    """Return the state without the totals; their absence means that an EMA is not debiased."""
     return {name: value for name, value in state.items() if name != TOTAL}

@@ -1,4 +1,4 @@
-"""The parameters of a network in few vectors, so that one call updates, clips or averages each of them."""
+"""The parameters of a network in a few flat vectors, so that one call updates, clips or averages each."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ CHANGED_TRAINED = (
     " resumed run follows; freeze with 'parameter_groups' or learner.set_frozen"
 )
 _PIECES = 30
-"""How many tensors one launch of a fused optimizer takes."""
+"""The number of tensors that one launch of a fused optimizer takes."""
 _ALIGNED = 1024
 Vectors = Sequence[Tensor]
-"""One for each part: weights, gradients, moments or means."""
+"""One vector for each part: weights, gradients, moments or EMA."""
 
 
 class FlatPart:
-    """Parameters of one group, type and device as views of one vector, and their gradients of another.
+    """Parameters of one group, dtype and device as views of one vector, and their gradients of another.
 
-    Where gradients are not kept, each is the tensor that autograd made: no memory while there are none, and
-    no pass over all of them to add and clear them. That pays for large networks.
+    With keeps_gradients=False each gradient is the tensor that autograd made: no memory while there are none,
+    and no pass over all of them to add and clear them. That pays for large networks.
     """
 
     def __init__(self, named: Named, group: Group | None, *, keeps_gradients: bool = True) -> None:
@@ -49,36 +49,36 @@ class FlatPart:
         self.gradient = torch.zeros_like(self.vector) if keeps_gradients else self.vector[:0]
         self.rate = 1.0 if group is None else group.rate
         self.is_frozen: Tensor | None = None
-        """Whether it takes no step; a tensor, so that what is taped or captured sees it change."""
+        """Whether it takes no step; a tensor, so that a tape or a CUDA graph sees it change."""
         if group is not None:
             self.is_frozen = torch.tensor(group.is_frozen, device=self.vector.device)
         ends = itertools.accumulate(self.sizes, initial=0)
         self._places = [start * self.vector.itemsize for start, _ in itertools.pairwise(ends)]
-        """Where in the vector each parameter begins, in bytes."""
+        """The offset of each parameter in the vector, in bytes."""
         for (_, parameter), view in zip(named, self.views(self.vector), strict=True):
             parameter.data = view
             parameter.grad = None
         if keeps_gradients:
             for (_, parameter), gradient in zip(named, self.views(self.gradient), strict=True):
-                # Without a base, from which a compiler would make each of them once more.
+                # Detached: a compiler would reconstruct a view from its base.
                 parameter.grad = gradient.detach()
 
     def views(self, vector: Tensor) -> list[Tensor]:
-        """Return the pieces of a vector of this layout, each in its parameter's shape and order of memory."""
+        """Return the pieces of a vector of this layout, each in its parameter's shape and memory order."""
         return [self.shaped(index, one) for index, one in enumerate(vector.split(self.sizes))]
 
     def shaped(self, index: int, piece: Tensor) -> Tensor:
-        """Return the piece of a vector that is one parameter's, in its shape."""
+        """Return one parameter's piece of a vector in the parameter's shape."""
         shape, order = self.shapes[index], self._orders[index]
         return piece.view(shape) if order is None else permuted(piece, shape, order)
 
     def flattened(self, index: int, tensor: Tensor) -> Tensor:
-        """Return a tensor of one parameter's shape as the piece of a vector."""
+        """Flatten a tensor of one parameter's shape into its piece of a vector."""
         order = self._orders[index]
         return (tensor if order is None else tensor.permute(order)).reshape(-1)
 
     def released_gradients(self) -> list[Tensor]:
-        """Return the gradient of each parameter that autograd made, as a vector in the order of memory."""
+        """Return the gradient that autograd made for each parameter, flattened in memory order."""
         found = []
         for index, parameter in enumerate(self._parameters):
             gradient = parameter.grad
@@ -86,12 +86,12 @@ class FlatPart:
                 gradient = torch.zeros_like(parameter)
             elif gradient.is_sparse:
                 gradient = gradient.to_dense()
-            # In the order of the weight it is a view, else a copy.
+            # A view if the gradient has the memory order of the weight, else a copy.
             found.append(self.flattened(index, gradient))
         return found
 
     def name_without_gradient(self) -> str | None:
-        """Return the first parameter whose gradient is not a piece of the vector, where these are kept."""
+        """Return the first parameter whose kept gradient is not a view of the gradient vector."""
         begin = self.gradient.data_ptr()
         found = zip(self.names, self._parameters, self._places, strict=True)
         for name, parameter, place in found:
@@ -102,36 +102,36 @@ class FlatPart:
         return None
 
     def name_elsewhere(self, named: Mapping[str, nn.Parameter]) -> str | None:
-        """Return the first of these parameters that is not a piece of the vector."""
+        """Return the first of these parameters that is not a view of the vector."""
         begin = self.vector.data_ptr()
         for name, place in zip(self.names, self._places, strict=True):
-            # A parameter without numbers has no place.
+            # An empty parameter has no address.
             if named[name].data_ptr() != begin + place and named[name].numel():
                 return name
         return None
 
     def take_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Let these be the gradients of the parameters."""
+        """Set the gradients of the parameters to copies of these."""
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = torch.empty_like(parameter).copy_(gradient)
 
     def release_gradients(self) -> None:
-        """Let the gradients go."""
+        """Drop the gradients."""
         for parameter in self._parameters:
             parameter.grad = None
 
     def slices(self, names: Collection[str]) -> list[slice]:
-        """Return where in the vector the parameters with these names are."""
+        """Return the slices of the vector that hold the parameters with these names."""
         bounds = itertools.pairwise(itertools.accumulate(self.sizes, initial=0))
         found = zip(self.names, bounds, strict=True)
         return [slice(start, end) for name, (start, end) in found if name in names]
 
 
 class FlatParameters:
-    """The trainable parameters of a module as views of vectors: one for each group, type and device.
+    """The trainable parameters of a module as views of vectors: one for each group, dtype and device.
 
-    The module keeps working as before. Loading copies into the views and never rebinds them. What is
-    saved is always by name, so a network that was never flattened can load it.
+    The module keeps working as before. Loading copies into the views and never rebinds them. States are saved
+    by parameter name, so a network that was never flattened can load them.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class FlatParameters:
     ) -> None:
         self.keeps_gradients = keeps_gradients
         self.parts: list[FlatPart] = []
-        """Of most networks one, with all parameters in it."""
+        """One, with all parameters in it, for most networks."""
         self.frozen: dict[str, bool] = {}
-        """Whether each group is frozen, by name; empty where there are no groups."""
+        """Whether each group is frozen, by name; empty if there are no groups."""
         _refuse_lazy(module)
         for group, own in divide(module, groups):
             kinds: dict[tuple[torch.dtype, torch.device], Named] = {}
@@ -159,21 +159,21 @@ class FlatParameters:
         self.device = self.vectors[0].device
 
     def gradients_by_name(self) -> dict[str, Tensor]:
-        """Return the gradients that wait for a step, by parameter name."""
+        """Return the accumulated gradients by parameter name."""
         if self.keeps_gradients:
             return self.by_name(self.gradients)
         vectors = [torch.cat(part.released_gradients()) for part in self.parts]
         return self.by_name(vectors)
 
     def clear_gradients(self) -> None:
-        """Forget the gradients that wait for a step."""
+        """Clear the accumulated gradients."""
         for part in self.parts:
             part.gradient.zero_()
             if not self.keeps_gradients:
                 part.release_gradients()
 
     def load_gradients(self, named: Mapping[str, Tensor]) -> None:
-        """Let these wait for a step."""
+        """Set the accumulated gradients to these."""
         if self.keeps_gradients:
             self.load(self.gradients, named, finite=False)
             return
@@ -182,7 +182,7 @@ class FlatParameters:
             part.take_gradients([named[name] for name in part.names])
 
     def set_frozen(self, name: str, is_frozen: bool) -> None:
-        """Let a group take no more steps, or take them again."""
+        """Freeze a group, or unfreeze it."""
         if name not in self.frozen:
             known = f"it has {', '.join(self.frozen)}" if self.frozen else "it has none"
             raise LudusError(
@@ -194,14 +194,15 @@ class FlatParameters:
                 part.is_frozen.fill_(is_frozen)
 
     def check_frozen(self, saved: Any) -> None:
-        """Raise StateError unless this says of each group whether it is frozen."""
+        """Raise StateError unless this holds a flag for each group: whether it is frozen."""
         states.check_keys(saved, *self.frozen)
         for name in self.frozen:
             states.flag(saved, name)
 
     def check_trained(self, module: nn.Module) -> None:
-        """Raise LudusError where requires_grad has changed since the module was flattened, or a weight is not
-        a view of its vector any more: no step would reach it.
+        """Raise LudusError if requires_grad was changed after flattening, or a weight is no longer a view.
+
+        No step would reach such a weight.
         """
         named = dict(module.named_parameters())
         if [name for name, weight in named.items() if weight.requires_grad] != self.names:
@@ -215,7 +216,7 @@ class FlatParameters:
                 )
 
     def check_gradients(self) -> None:
-        """Raise LudusError where a gradient is not a view of its vector any more, which steps go along."""
+        """Raise LudusError if a gradient is no longer a view of its vector, which is what steps read."""
         for part in self.parts if self.keeps_gradients else ():
             if (name := part.name_without_gradient()) is not None:
                 raise LudusError(
@@ -231,7 +232,7 @@ class FlatParameters:
         return {name: found[name] for name in self.names}
 
     def check(self, named: Any, *, finite: bool = True) -> None:
-        """Raise StateError unless these are pieces of this layout; copy_ would stretch a smaller one."""
+        """Raise StateError unless these are pieces of this layout; copy_ would broadcast a smaller one."""
         try:
             states.check_keys(named, *self.names)
             for name, piece in self.by_name(self.vectors).items():
@@ -247,12 +248,12 @@ class FlatParameters:
             piece.copy_(named[name])
 
     def norm(self) -> float:
-        """Return the norm of all weights."""
+        """Return the L2 norm of all weights."""
         return math.hypot(*[float(vector.norm()) for vector in self.vectors])
 
     @contextlib.contextmanager
     def swapped(self, vectors: Vectors) -> Iterator[None]:
-        """Let the module compute with other weights inside the block."""
+        """Swap other weights in for the block."""
         own = [vector.clone() for vector in self.vectors]
         copy_all(self.vectors, vectors)
         try:
@@ -262,16 +263,16 @@ class FlatParameters:
 
 
 def copy_all(vectors: Vectors, others: Vectors) -> None:
-    """Copy the numbers of other vectors of the same layout in."""
+    """Copy other vectors of the same layout into these."""
     for vector, other in zip(vectors, others, strict=True):
         vector.copy_(other)
 
 
 def fused_pieces(pieces: list[slice]) -> list[slice]:
-    """Return the same places in about as many pieces as one call of a fused CUDA kernel takes.
+    """Split these slices into about as many as one launch of a fused CUDA kernel takes.
 
-    A piece of up to 65,536 numbers is moved by one block of the GPU, so a small network in one piece would
-    leave nearly all of it idle.
+    One thread block updates a chunk of up to 65,536 numbers, so a small network in one slice would leave
+    nearly all of the GPU idle.
     """
     total = sum(piece.stop - piece.start for piece in pieces)
     size = -(-total // (_PIECES * _ALIGNED)) * _ALIGNED

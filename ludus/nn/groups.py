@@ -1,4 +1,4 @@
-"""Groups of parameters: each with a learning rate of its own, and a switch that freezes it."""
+"""Parameter groups: each with its own learning rate and a switch that freezes it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from torch import nn
 from ludus.core.errors import LudusError, nearest
 
 REST = "the rest"
-"""What the group of all parameters is called that are in no other."""
+"""The name of the group of all parameters that are in no other."""
 
 Named = list[tuple[str, nn.Parameter]]
 
 
 @dataclass(frozen=True)
 class Group:
-    """Parameters that learn at a rate of their own, and not at all while they are frozen."""
+    """Parameters with their own learning rate, which take no step while frozen."""
 
     name: str
     parameters: tuple[str, ...]
-    """Names of parameters, or of modules: `body` is all that is in it, the empty name everything."""
+    """Names of parameters or modules: `body` covers everything in it, the empty name everything."""
     rate: float = 1.0
     """The factor of the learning rate."""
     is_frozen: bool = False
-    """Whether it begins frozen; `Learner.set_frozen` switches it between steps."""
+    """Whether it starts frozen; `Learner.set_frozen` switches it between steps."""
 
     def holds(self, name: str) -> bool:
         """Return whether a parameter of this name is in the group."""
@@ -40,9 +40,9 @@ def is_inside(name: str, *, inside: str) -> bool:
 
 
 def divide(module: nn.Module, groups: Sequence[Group]) -> list[tuple[Group | None, Named]]:
-    """Return the parameters to train, by group; all of them under None where there are no groups.
+    """Return the trainable parameters by group; all of them under None if there are no groups.
 
-    Raise LudusError unless the groups are apart and hold something each.
+    Raise LudusError unless the groups are disjoint and none is empty.
     """
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
     if not named:
@@ -94,7 +94,7 @@ def _check(module: nn.Module, groups: Sequence[Group]) -> None:
 
 
 def _nearest(given: str, names: Iterable[str]) -> str:
-    """Return the nearest name of a parameter or a module, or else the outermost ones."""
+    """Return a hint with the nearest name of a parameter or module, or else with the outermost ones."""
     split = [name.split(".") for name in names]
     inside = {".".join(parts[:end]) for parts in split for end in range(1, len(parts) + 1)}
     is_near = difflib.get_close_matches(given, inside, n=1)

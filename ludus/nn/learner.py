@@ -29,17 +29,17 @@ _PLAIN = contextlib.nullcontext()
 
 
 class Learner:
-    """Holds one network and moves its weights.
+    """Holds one network and updates its weights.
 
-    A step is `improve`; with accumulation some calls of `gather` come before it, and `share` is one
-    over the number of batches. A step whose gradient is not finite, or after which a weight would not
-    be, is skipped: weights, moments, EMA and step count stay. Nothing waits for the device.
+    `step` takes one optimizer step; to accumulate gradients, call `accumulate` some times before it and pass
+    as `share` one over the number of batches. A step whose gradient is not finite, or after which a weight
+    would not be, is skipped: weights, moments, EMA and step count stay. Nothing waits for the device.
 
-    The network is in eval mode except while its own loss is computed: then it is in
-    train mode, and its buffers change. They take nothing from a batch whose loss is not finite, nor
-    from the last batch of a skipped step; a step skipped to find the scale of float16 is no such step.
+    The network is in eval mode except while its own loss is computed: then it is in train mode, and its
+    buffers are updated. They are rolled back after a batch whose loss is not finite and after the last batch
+    of a skipped step, but not after a step skipped to find the loss scale of float16.
 
-    The same code serves every engine: eagerly one fused kernel moves each vector; inside a compiled
+    The same code serves every engine: eagerly one fused kernel updates each vector; inside a compiled
     function everything is computed from the vectors and written back to them.
     """
 
@@ -58,13 +58,13 @@ class Learner:
         keeps_gradients: bool = True,
         given: Make | None = None,
     ) -> None:
-        """Weight decay leaves the parameters named in `undecayed` alone; `given` makes a script's optimizer.
+        """Weight decay skips the parameters named in `undecayed`; `given` makes a script's optimizer.
 
-        `groups` have rates of their own and can be frozen; parameters in none are the group `the rest`.
+        `groups` have their own rates and can be frozen; parameters in none form the group `the rest`.
 
-        `highest_rate` is the largest learning rate of a schedule that rises. `called` is a module that
-        holds the network as its attribute `module` and is called in its place; the mode of the network
-        is then its owner's.
+        `highest_rate` is the largest learning rate of a schedule that rises. `called` is a module that holds
+        the network as its attribute `module` and is called in its place; its owner then sets the mode of the
+        network.
         """
         self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
@@ -75,12 +75,12 @@ class Learner:
         self.flat = FlatParameters(module, groups, keeps_gradients=keeps_gradients)
         self.module_state = ModuleState(module, without=self.flat.names)
         self._guarded = GuardedBuffers(module)
-        # The compiled update works on these very tensors; what would replace them is copied to them.
+        # The compiled update works on these very tensors, so a replaced buffer is copied into them.
         self._buffers = {self._prefix + name: buffer for name, buffer in module.named_buffers()}
         self.optimizer = make_optimizer(config, module, self.flat, undecayed=undecayed, given=given)
         self._device = self.flat.device
         self.scaling = LossScale(self._device, is_on=precision == "float16")
-        # In bfloat16 a mean of many steps would stand still: what each adds is less than its last digit.
+        # In bfloat16 an average over many steps would stall: each increment is below the last digit.
         mean_in = torch.float32 if precision == "bfloat16_pure" else None
         self.ema = None if ema_decay is None else Ema(self.flat, ema_decay, dtype=mean_in)
         self.gradient_step = GradientStep(
@@ -93,18 +93,18 @@ class Learner:
         )
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """Return what the network says in eval mode, with a gradient where one is asked for."""
+        """Return the network's output in eval mode, differentiable where gradients are enabled."""
         if torch.compiler.is_compiling():
             return self.bound(self.flat.vectors)(*inputs)
         with self.autocast():
             return self.module(*inputs)
 
     def frozen(self, *inputs: Tensor) -> Any:
-        """Return what the network says in eval mode; a gradient may pass through it, but not into it."""
+        """Return the network's output in eval mode; gradients flow to its inputs, not to its weights."""
         return self.bound([vector.detach() for vector in self.flat.vectors])(*inputs)
 
     def bound(self, vectors: Vectors, buffers: dict[str, Tensor] | None = None) -> Forward:
-        """Return the network as a function of its inputs, which leaves in `buffers` what it makes of them."""
+        """Return the network as a function of its inputs; updated buffers are left in `buffers`."""
         named = self.flat.by_name(vectors).items()
         weights = {self._prefix + name: weight for name, weight in named}
 
@@ -115,7 +115,7 @@ class Learner:
         return forward
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Return the context in which the network computes: that of its precision."""
+        """Return the autocast context of the network's precision."""
         return _PLAIN if self.precision == "float32" else autocast_in(self.precision, self._device)
 
     def step(
@@ -126,11 +126,10 @@ class Learner:
         share: Tensor | None = None,
         in_train_mode: bool = True,
     ) -> tuple[Tensor, Tensor, Aux]:
-        """Take one step down the loss; return it, the gradient's norm, and what else loss_of gave.
+        """Take one optimizer step on the loss; return the loss, the gradient norm and the aux of loss_fn.
 
-        `loss_of` is given the network as a function. The norm is not finite where no step was taken.
-        The learning rate and the share are tensors: a number would be built into what is compiled or
-        taped.
+        `loss_fn` is called with the network as a function. The norm is not finite if no step was taken. The
+        learning rate and `share` are tensors: a Python number would be baked into a compiled or taped update.
         """
         if torch.compiler.is_compiling():
             loss, aux, gradients, fresh = self._differentiated(loss_fn, in_train_mode)
@@ -146,7 +145,7 @@ class Learner:
         return loss, norm, aux
 
     def accumulate(self, loss_fn: LossFn[Aux], *, in_train_mode: bool = True) -> tuple[Tensor, Aux]:
-        """Add the gradient of one batch to those that wait for `improve`; return its loss and the rest."""
+        """Add the gradient of one batch to those accumulated for `step`; return its loss and aux."""
         if torch.compiler.is_compiling():
             loss, aux, gradients, fresh = self._differentiated(loss_fn, in_train_mode)
             self._accumulate(gradients)
@@ -163,7 +162,7 @@ class Learner:
         return self.flat.gradients
 
     def _sign_of(self, loss: Tensor, norm: Tensor) -> Tensor:
-        """Return a number that is finite where the buffers may keep what the batch gave them."""
+        """Return a number that is finite if buffer updates are kept, as they are after a float16 overflow."""
         return loss if self.scaling.is_on else loss + norm
 
     def _backward(self, loss_fn: LossFn[Aux], in_train_mode: bool) -> tuple[Tensor, Aux, Before]:
@@ -180,10 +179,10 @@ class Learner:
     def _differentiated(
         self, loss_fn: LossFn[Aux], in_train_mode: bool
     ) -> tuple[Tensor, Aux, Vectors, dict[str, Tensor]]:
-        """Return the loss, the rest, the gradients, and the buffers as the batch leaves them."""
+        """Return the loss, the aux, the gradients, and the updated buffers."""
 
         def of_vectors(vectors: Vectors) -> tuple[Tensor, tuple[Tensor, Aux, dict[str, Tensor]]]:
-            # Inside a gradient no tensor from outside may be changed in place.
+            # Inside grad_and_value no outer tensor may be changed in place.
             fresh = {name: buffer.clone() for name, buffer in self._buffers.items()}
             set_mode(self._modal, in_train_mode)
             loss, aux = loss_fn(self.bound(vectors, fresh))
@@ -201,7 +200,7 @@ class Learner:
             buffer.copy_(torch.where(is_good, fresh[name], buffer))
 
     def update_statistics(self, *inputs: Tensor, norm: Tensor) -> None:
-        """Let the buffers take in a batch in train mode, unless this norm is not finite."""
+        """Update the buffers with a batch in train mode, unless this norm is not finite."""
         if not self.module_state.has_buffers:
             return
         with torch.no_grad():
@@ -222,15 +221,15 @@ class Learner:
             self._guarded.restore_unless(norm, before)
 
     def set_frozen(self, name: str, is_frozen: bool) -> None:
-        """Freeze a group between two steps, or let it learn again.
+        """Freeze a group between two steps, or unfreeze it.
 
-        A frozen group takes no step and no weight decay; its moments and its EMA stay. Its gradient
-        does not count in the norm. Engines go on as they are: nothing is taped or compiled anew.
+        A frozen group takes no step and no weight decay; its moments and its EMA stay. Its gradient does not
+        count in the norm. Engines need not tape or compile again.
         """
         self.flat.set_frozen(name, is_frozen)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return all that decides what the network computes, by name: parameters, buffers, the rest."""
+        """Return everything that decides the network's output, by name: parameters, buffers, extra state."""
         return {**self.flat.by_name(self.flat.vectors), **self.module_state.tensors()}
 
     def load_weights(self, saved: Mapping[str, Tensor]) -> None:
@@ -238,20 +237,20 @@ class Learner:
         load_named(self.flat, self.flat.vectors, self.module_state, saved)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return weights, buffers and moments by name, the EMA and the scale of float16 if there are."""
+        """Return weights, buffers and moments by name, and the EMA and the float16 loss scale if any."""
         state = {"weights": self.weights(), "optimizer": self.optimizer.state_dict()}
         more = self.step_state()
         return state | {name: more[name] for name in [*self._more, TOTAL] if name in more}
 
     def step_state(self) -> dict[str, Any]:
-        """Return what a step keeps beside weights and moments: the EMA and the scale of float16."""
+        """Return the state of a step other than weights and moments: the EMA and the float16 loss scale."""
         self.flat.check_trained(self.module)
         ema = {"ema": None} if self.ema is None else self.ema.state()
         state = {**ema, "scaler": self.scaling.state()}
         return state | ({"frozen": dict(self.flat.frozen)} if self.flat.frozen else {})
 
     def check_step_state(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless this has an EMA where this learner has one, and a scale."""
+        """Raise StateError unless this has an EMA exactly if this learner has one, and a loss scale."""
         if self.ema is not None:
             self.ema.check(state)
         elif state["ema"] is not None:
@@ -264,7 +263,7 @@ class Learner:
                 self.flat.check_frozen(state["frozen"])
 
     def load_step_state(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved EMA and scale in."""
+        """Copy a saved EMA and loss scale in."""
         self.check_step_state(state)
         if self.ema is not None:
             self.ema.load(state)
@@ -295,6 +294,6 @@ class Learner:
 
     @property
     def _more(self) -> list[str]:
-        """What is saved beside weights and moments."""
+        """The keys that are saved next to weights and moments."""
         more = {"ema": self.ema, "scaler": self.scaling.is_on, "frozen": self.flat.frozen}
         return [name for name, there in more.items() if there]

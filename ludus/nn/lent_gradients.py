@@ -1,4 +1,4 @@
-"""The gradients of parameters, lent for one step to an optimizer that knows nothing of flat vectors."""
+"""The gradients of parameters, lent for one step to an optimizer that does not know flat vectors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.nn.flat import FlatParameters
 
 
 class LentGradients:
-    """Hides the gradients of parameters that do not move, and gives all of them back afterwards."""
+    """Hides the gradients of parameters that take no step, and restores all gradients afterwards."""
 
     def __init__(
         self,

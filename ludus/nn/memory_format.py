@@ -1,4 +1,4 @@
-"""The order in which the images and weights of convolutions lie in memory: channels first or last."""
+"""The memory format of images and convolution weights: contiguous or channels last."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ludus.nn.engines.trial import Trial
 
 MemoryFormat = Literal["contiguous", "channels_last"]
 MemoryFormatKey = Literal["auto", "contiguous", "channels_last"]
-"""What a config may say: a format, or that the faster one is to be found."""
+"""The values in a config: a memory format, or auto, which picks the faster one."""
 _FASTER = 0.97
 _OF_IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
 
 
 def lay_out(module: nn.Module, memory_format: MemoryFormat) -> None:
-    """Put the weights of convolutions in this order; what they compute stays the same but for rounding."""
+    """Put the weights of convolutions in this memory format; results differ only by rounding."""
     orders = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-    # Called on parts of images alone: torch would turn any weight of four dimensions.
+    # Only on layers of images: torch would convert any weight of four dimensions.
     for part in module.modules():
         if isinstance(part, _OF_IMAGES):
             part.to(memory_format=orders[memory_format])  # type: ignore[call-overload]
 
 
 def with_channels_last(batch: object) -> object:
-    """Return a batch whose images have their channels last in memory."""
+    """Return a batch whose images are in channels-last memory format."""
     return tree_map_only(Tensor, _turned, batch)
 
 
@@ -44,11 +44,11 @@ def choose_format(
     device: torch.device,
     trial: Callable[[MemoryFormat], Trial | None],
 ) -> tuple[MemoryFormat, list[str]]:
-    """Return the order of memory for a network, laid out so, and what to say of it.
+    """Return the memory format of a network, now in that format, and the messages to log.
 
-    With auto both are timed, on CUDA and where there are convolutions of images; elsewhere the network stays
-    as it was given, but for one whose convolutions are of both orders, which become contiguous.
-    `trial` returns passes with inputs in this order.
+    auto times both formats on CUDA if there are convolutions of images; otherwise the network stays as given,
+    except that convolutions of mixed formats become contiguous. `trial` returns passes with inputs in this
+    format.
     """
     if wanted != "auto":
         lay_out(module, wanted)
@@ -79,9 +79,9 @@ def choose_format(
 
 
 def _format_of(module: nn.Module) -> MemoryFormat:
-    """Return the order of a network's convolutions: channels last only if all of them are."""
+    """Return the memory format of a network's convolutions: channels last only if all of them are."""
     weights = [part.weight for part in module.modules() if isinstance(part, _OF_IMAGES)]
-    # A kernel of one pixel or one channel is both.
+    # A kernel of one pixel or one channel is in both formats.
     is_last = all(one.is_contiguous(memory_format=torch.channels_last) for one in weights)
     is_first = all(one.is_contiguous() for one in weights)
     return "channels_last" if is_last and not is_first else "contiguous"

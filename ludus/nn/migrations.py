@@ -1,4 +1,4 @@
-"""What keys of optimizers and engines were called and meant in older files."""
+"""Former names and values of the keys of optimizers and engines, in older files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ludus.config.migrations import has_keys, sections_of
 
 
 def renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the key `compile`, which was true, false or auto, the name and the value it has now."""
+    """Rename the key `compile`, which was true, false or auto, to `engine` and convert its value."""
     if not has_keys(data, "compile", "optimizer", "precision") or "engine" in data:
         return data
     if isinstance(data["compile"], bool):
@@ -18,7 +18,7 @@ def renamed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def engine_for(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
-    """Return what to write where `compile` was true or false."""
+    """Return a hint at what to write where `compile` was true or false."""
     if name != "compile" or not isinstance(value, bool):
         return ""
     return f" Write {path}={_engine(value)}."
@@ -29,7 +29,7 @@ def _engine(is_compiled: bool) -> str:
 
 
 def to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Take `nesterov` back where there is no momentum: nothing read it."""
+    """Unset `nesterov` where there is no momentum: nothing read it."""
     for section in sections_of(data):
         is_sgd = has_keys(section, "nesterov") and section.get("kind") == "sgd"
         if is_sgd and section.get("momentum") == 0:

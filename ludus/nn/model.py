@@ -1,4 +1,4 @@
-"""Model: a light wrapper of a torch network, the same to train, evaluate, save and load for all."""
+"""Model: a light wrapper around a torch network, with one way to train, evaluate, save and load it."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from ludus.store.models import read_model, write_model
 from ludus.store.places import open_storage, parted
 
 Inputs = Tensor | Mapping[str, Tensor]
-"""What a network is given: a tensor, or several by name."""
+"""The input of a network: a tensor, or several by name."""
 Loss = Literal["cross_entropy", "mse", "l1", "smooth_l1", "binary_cross_entropy", "from_model"]
 CLASS_LOSSES: tuple[Loss, ...] = ("cross_entropy", "binary_cross_entropy")
-"""Those of models that tell classes apart, and so have an accuracy."""
+"""The losses of classifiers, which have an accuracy."""
 FROM_MODEL: Loss = "from_model"
-"""The loss of a model that computes it itself, as those of transformers do."""
+"""The loss of a model that computes it itself, as transformers models do."""
 
 
 class Model:
     """A network and its loss.
 
-    Override `training_step` and `evaluation_step` for a model that computes them in its own way.
+    Override `training_step` and `evaluation_step` to compute them differently.
     """
 
     is_loaded = False
-    """Whether its weights were read by `load_model`, so that it was trained before."""
+    """Whether its weights were loaded by `load_model`, so that it was trained before."""
 
     def __init__(
         self, config: StrictConfig | nn.Module | Mapping[str, Any], *, loss: Loss | None = None
@@ -62,14 +62,14 @@ class Model:
         return self.module
 
     def __call__(self, x: Inputs) -> Tensor:
-        """Return the network's outputs; of an answer in several parts, its `logits`."""
+        """Return the network's output; of a structured output, its `logits`."""
         out: Tensor = unwrapped(self._call_by_signature().call(x))
         return out
 
     def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
-        """Return the mean `loss` of a batch and, for classes, how many are `correct`.
+        """Return the mean `loss` of a batch and, for classifiers, the number of `correct` examples.
 
-        A batch is inputs and targets, or a dict: its tensors are given to the network by name.
+        A batch is inputs and targets, or a dict whose tensors are passed to the network by keyword.
         """
         assert self.loss is not None, "a trainer gives its model a loss"
         if self.loss == FROM_MODEL:
@@ -102,9 +102,9 @@ class Model:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Be in eval mode inside the block; after it, each layer is in the mode it was in.
+        """Switch to eval mode for the block; after it, each layer is back in its previous mode.
 
-        Buffers that change in eval mode too are put back: what is looked at in between changes no training.
+        Buffers that change even in eval mode are restored, so that an evaluation does not affect training.
         """
         modes = [(module, module.training) for module in self.module.modules()]
         self.eval()
@@ -119,10 +119,10 @@ class Model:
         self.module.zero_grad(set_to_none=False)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return parameters, all buffers and extra state by name; extra state is turned into bytes.
+        """Return parameters, all buffers and extra state by name; extra state is encoded as bytes.
 
-        A parameter with two names (tied weights) is there once, by its first. Of a network with an adapter
-        the frozen weights are not there: they are those of its base, a digest of which is.
+        A tied parameter is included once, by its first name. A network with an adapter leaves out the frozen
+        weights, which belong to its base, and includes a digest of them.
         """
         unsaved = {*further_names(self.module), *base_names(self.module)}
         whole = self.module.state_dict()
@@ -130,7 +130,7 @@ class Model:
         for name, part in extra_modules(self.module).items():
             state[name] = extra_to_tensor(part.get_extra_state())
         for name, buffer in self.module.named_buffers():
-            # Those that torch would not save may move all the same.
+            # Non-persistent buffers are saved too: they may change in training.
             state.setdefault(name, buffer.detach())
         return state | base_state(self.module)
 
@@ -158,13 +158,13 @@ class Model:
             buffer.copy_(found[name])
 
     def _check_fits(self, state: Any) -> None:
-        """Raise StateError, before anything has changed, unless each tensor is of its own kind."""
+        """Raise StateError, before anything has changed, unless names, shapes and dtypes match."""
         known, extra = self.module.state_dict(), extra_modules(self.module)
         own = {**known, **dict(self.module.named_buffers())}
         unsaved = {*further_names(self.module), *base_names(self.module)}
         trained = {name for name, _ in self.module.named_parameters()}
         try:
-            # Older versions did not save the buffers that torch leaves out.
+            # Older versions did not save non-persistent buffers.
             states.check_keys(state, *(n for n in known if n not in unsaved), optional=list(own))
             for name in own:
                 if name in state and name not in extra:
@@ -175,7 +175,7 @@ class Model:
             raise states.StateError(error.key, error.problem, about=about) from None
 
     def save_model(self, directory: str | Path) -> None:
-        """Write the weights to a directory of their own, which may be a URL."""
+        """Write the weights to a directory, which may be a URL."""
         root, name = parted(directory)
         storage = open_storage(root)
         if isinstance(storage, LocalStorage):
@@ -183,7 +183,7 @@ class Model:
         write_model(storage, name, self.state_dict(), {"architecture": self.architecture})
 
     def load_model(self, directory: str | Path) -> Self:
-        """Load the weights that `save_model` or a run wrote; return the model."""
+        """Load weights that `save_model` or a run wrote; return the model."""
         root, name = parted(directory)
         self.load_state_dict(read_model(open_storage(root), name)[0])
         self.is_loaded = True
@@ -191,9 +191,9 @@ class Model:
 
 
 def without_model(given: object) -> object:
-    """Return the network of a Model, and anything else as it is.
+    """Return the network of a Model, and anything else unchanged.
 
-    A network may have an attribute `module` of its own, which is only a part of it.
+    A network may itself have an attribute `module`, which is only a part of it.
     """
     return given.module if isinstance(given, Model) else given
 
@@ -213,7 +213,7 @@ def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean loss of a batch."""
     if kind == "cross_entropy":
         return functional.cross_entropy(outputs, targets)
-    # Targets keep the precision they came in, whatever the network computes in.
+    # Targets keep their precision, whatever the network computes in.
     outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
     targets = targets.to(outputs.dtype).reshape(outputs.shape)
     match kind:
@@ -233,9 +233,9 @@ def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def count_correct(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return how many examples are answered right: by the largest output, or by each output's sign.
+    """Return the number of correct examples: by the largest output, or by the sign of each output.
 
-    An example with many answers (labels, pixels) counts by the share of them that are right.
+    An example with many targets (labels, pixels) counts by the fraction of them that are correct.
     """
     if kind == "binary_cross_entropy":
         is_right = (outputs > 0) == (targets.reshape(outputs.shape) > 0.5)

@@ -1,8 +1,8 @@
-"""What a network holds beside the parameters it trains: frozen parameters, buffers, extra state.
+"""The state of a network other than its trained parameters: frozen parameters, buffers, extra state.
 
-All of it decides what the network computes, so all of it is saved, kept with the weights, and followed
-by a target: buffers of any type, registered as persistent or not, and what a module returns from
-`get_extra_state`, which is turned into bytes so that everything kept is a tensor.
+All of it affects the network's output, so all of it is saved, kept with the weights, and copied to a target
+network: buffers of any dtype, persistent or not, and the result of `get_extra_state`, which is encoded as
+bytes so that everything saved is a tensor.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ludus.nn.flat import FlatParameters, Vectors
 from ludus.process.messages import pack, unpack
 
 EXTRA = "_extra_state"
-"""How torch calls, after the module's name, what `get_extra_state` returns."""
+"""torch's suffix, after the module's name, of the state that `get_extra_state` returns."""
 
 
 class ModuleState:
-    """Everything of a module, by name, but the parameters with these names.
+    """Everything in a module's state, by name, except the parameters with these names.
 
-    A module may put another tensor in a buffer's place as it computes, so they are looked up each
-    time; loading copies into those that are there.
+    A module may replace the tensor of a buffer in its forward pass, so buffers are looked up each time;
+    loading copies into the current tensors.
     """
 
     def __init__(self, module: nn.Module, *, without: Collection[str]) -> None:
@@ -39,10 +39,10 @@ class ModuleState:
         self._extra = extra_modules(module)
         self.has_buffers = next(module.buffers(), None) is not None
         self.was_lost = False
-        """Whether a state of an older version was loaded, which had nothing of it."""
+        """Whether a state of an older version was loaded, which contained none of this."""
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all of it; buffers and frozen parameters are those of the module, not copies."""
+        """Return all of it; buffers and frozen parameters are the module's tensors, not copies."""
         found = {name: parameter.detach() for name, parameter in self._frozen.items()}
         found |= {name: buffer.detach() for name, buffer in self._module.named_buffers()}
         for name, module in self._extra.items():
@@ -50,7 +50,7 @@ class ModuleState:
         return found
 
     def check(self, saved: Mapping[str, Tensor]) -> None:
-        """Raise StateError unless every name, shape and type is the module's own."""
+        """Raise StateError unless every name, shape and dtype matches the module."""
         own = self.tensors()
         for name in sorted({*saved, *own}):
             if name in self._extra and name in saved:
@@ -63,7 +63,7 @@ class ModuleState:
                 raise states.StateError(name, f"{problem}; {remedy}")
 
     def load(self, saved: Mapping[str, Tensor]) -> None:
-        """Copy saved tensors in; every name, shape and type must be the module's own."""
+        """Copy saved tensors in; every name, shape and dtype must match the module."""
         self.check(saved)
         with torch.no_grad():
             for name, tensor in self.tensors().items():
@@ -74,7 +74,7 @@ class ModuleState:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Leave no trace of what the block does to buffers and extra state."""
+        """Restore buffers and extra state after the block."""
         before = {name: tensor.clone() for name, tensor in self.tensors().items()}
         try:
             yield
@@ -83,7 +83,7 @@ class ModuleState:
                 self.load(before)
 
     def follow(self, other: ModuleState) -> None:
-        """Take over the buffers and the extra state of a module of the same kind."""
+        """Copy the buffers and the extra state of a module of the same kind."""
         if self.has_buffers:
             theirs = dict(other._module.named_buffers())
             for name, buffer in self._module.named_buffers():
@@ -108,7 +108,7 @@ def check_named(
 def load_named(
     flat: FlatParameters, vectors: Vectors, module_state: ModuleState, saved: Mapping[str, Tensor]
 ) -> None:
-    """Copy saved tensors in: those of trained parameters to the vectors, the others to their places."""
+    """Copy saved tensors in: those of trained parameters to the vectors, the others to the module."""
     trained, rest = check_named(flat, module_state, saved)
     if not _lacks(rest):
         module_state.load(rest)
@@ -118,12 +118,12 @@ def load_named(
 
 
 def _lacks(rest: Mapping[str, Tensor]) -> bool:
-    """Return whether this was saved before anything but trained parameters was: at format 1."""
+    """Return whether this is a state of format 1, which held trained parameters alone."""
     return not rest and states.is_of_format(1)
 
 
 def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
-    """Return the modules inside that have extra state, by the name torch gives that state."""
+    """Return the submodules that have extra state, by torch's name of that state."""
     return {
         f"{name}.{EXTRA}" if name else EXTRA: part
         for name, part in module.named_modules()
@@ -132,7 +132,7 @@ def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
 
 
 def extra_to_tensor(state: object) -> Tensor:
-    """Return what `get_extra_state` gave (numbers, words, tensors, in lists and dicts) as bytes."""
+    """Encode a `get_extra_state` result (numbers, strings, tensors, in lists and dicts) as bytes."""
     plain, data = pack({"state": state})
     header = json.dumps(plain).encode()
     whole = len(header).to_bytes(8, "little") + header + data
@@ -140,14 +140,14 @@ def extra_to_tensor(state: object) -> Tensor:
 
 
 def tensor_to_extra(tensor: Tensor) -> Any:
-    """Return what `extra_to_tensor` was given."""
+    """Decode the bytes of `extra_to_tensor`."""
     whole = tensor.detach().cpu().numpy().tobytes()
     end = 8 + int.from_bytes(whole[:8], "little")
     return unpack(json.loads(whole[8:end]), whole[end:])["state"]
 
 
 def _try_extra(module: nn.Module, saved: Tensor) -> None:
-    """Let a module take saved extra state and put its own back: only it knows what it can take."""
+    """Load saved extra state into a module and restore its own: only the module can tell whether it fits."""
     own = copy.deepcopy(module.get_extra_state())
     try:
         module.set_extra_state(tensor_to_extra(saved))

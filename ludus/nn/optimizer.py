@@ -20,7 +20,7 @@ from ludus.nn.optimizers.adam import Adam as Adam
 from ludus.nn.optimizers.sgd import Sgd as Sgd
 
 _MORE = "more"
-"""The key of further numbers in a state, of kinds that have any."""
+"""The key of further numbers in a state, for optimizers that have any."""
 
 
 def _for_all(config: OptimizerConfig) -> OptimizerConfig:
@@ -34,23 +34,23 @@ def _for_all(config: OptimizerConfig) -> OptimizerConfig:
 
 
 AnyOptimizerSection = Annotated[SerializeAsAny[OptimizerConfig], registered("optimizer")]
-"""For trainers that evaluate the mean of weights, and that take optimizers of torch."""
+"""For trainers that evaluate averaged weights and accept optimizers of torch."""
 OptimizerSection = Annotated[AnyOptimizerSection, AfterValidator(_for_all)]
 
 
 class Optimizer:
     """Updates flat vectors; its moments are vectors of the same layout, saved by parameter name.
 
-    Of each group it counts the steps: one that was frozen has taken fewer.
+    Steps are counted per group: one that was frozen has taken fewer.
     """
 
     is_unbounded: ClassVar[bool] = False
-    """Whether a step may be long at any rate, so that each is checked, and taken back if need be."""
+    """Whether a step may be large at any learning rate, so that each is checked and undone if need be."""
 
     def __init__(
         self, config: OptimizerConfig, flat: FlatParameters, *, undecayed: Collection[str] = ()
     ) -> None:
-        """Weight decay leaves the parameters named in `undecayed` alone."""
+        """Weight decay skips the parameters named in `undecayed`."""
         self.config = config
         self._flat = flat
         self._rule: type[Rule] = find("optimizer", config.kind)
@@ -59,24 +59,24 @@ class Optimizer:
             self._rule(config, part, frozenset(undecayed), flat.device) for part in flat.parts
         ]
         self.moments = [list(alike) for alike in zip(*[p.moments for p in self.parts], strict=True)]
-        """Vectors of each moment."""
+        """The vectors of each moment."""
 
     @property
     def evaluated(self) -> Vectors | None:
-        """The weights to evaluate, where they are others than those of the network."""
+        """The weights to evaluate, if they differ from those of the network."""
         return [part.evaluated() for part in self.parts] if self._rule.averages else None
 
     def begin_mean(self) -> None:
-        """Let the mean of the weights be the weights as they are, where this optimizer has one."""
+        """Restart the average of the weights at the current weights, if this optimizer keeps one."""
         if self._rule.averages:
             for part in self.parts:
                 part.moments[0].zero_()
 
     def keep_if(self, is_finite: Tensor) -> None:
-        """Take back, where a weight is not finite, what a step changed and `changed` does not return."""
+        """If a weight is not finite, undo the part of a step that `changed` does not return."""
 
     def changed(self) -> list[Tensor]:
-        """Return all that a step changes besides the weights."""
+        """Return everything that a step changes besides the weights."""
         counts = [part.num_steps for part in self.parts]
         return (
             [moment for part in self.parts for moment in part.moments]
@@ -86,7 +86,7 @@ class Optimizer:
 
     @property
     def num_steps(self) -> Tensor:
-        """How many steps were taken; the most, where groups were frozen for a while."""
+        """The number of steps taken; the largest, if groups were frozen for a while."""
         first: Tensor
         first, *others = [part.num_steps for part in self.parts]
         for count in others:
@@ -103,7 +103,7 @@ class Optimizer:
     ) -> None:
         """Take one step along the gradients divided by grad_scale; none where `stays` holds 1.
 
-        `released` are those of all parameters of each part, where they are not kept in vectors.
+        `released` holds the gradients of all parameters of each part, if they are not kept in vectors.
         """
         for index, (part, stay) in enumerate(zip(self.parts, stays, strict=True)):
             part.step(
@@ -118,12 +118,12 @@ class Optimizer:
         stays: Vectors,
         grad_scale: Tensor | None,
     ) -> None:
-        """Do the same along these gradients, as arithmetic that a compiler can fuse."""
+        """Take the same step along these gradients, as arithmetic that a compiler can fuse."""
         for part, gradient, stay in zip(self.parts, gradients, stays, strict=True):
             part.step_traced(gradient, learning_rate, stay, grad_scale)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the moments by parameter name, and the number of steps: of each group, if there are."""
+        """Return the moments by parameter name, and the number of steps: per group, if there are groups."""
         moments = [self._flat.by_name(moment) for moment in self.moments]
         more = {_MORE: self._of_groups(self._numbers())} if self.parts[0].more else {}
         return {"num_steps": self._counts(), "moments": moments, **more}
@@ -135,7 +135,7 @@ class Optimizer:
         return [torch.stack(part.more) for part in self.parts]
 
     def _of_groups(self, numbers: Sequence[Tensor]) -> Tensor | dict[str, Tensor]:
-        """Return what the parts share, or that of each group: all parts of a group step together."""
+        """Return the one number that all parts share, or one per group: parts of a group step together."""
         if not self._flat.frozen:
             return numbers[0]
         return {
@@ -177,7 +177,7 @@ class Optimizer:
                 with states.within(str(index)):
                     self._flat.check(saved, finite=False)
                     for name, moment in saved.items():
-                        # The mean of squares is 0 or more, and infinite after a very large gradient.
+                        # The second moment is 0 or more, and infinite after a very large gradient.
                         low = 0.0 if index in self._rule.squares else -math.inf
                         states.between(name, moment, low=low)
 

@@ -1,4 +1,4 @@
-"""Looking at a network without a trace: its buffers, which it may change in eval mode too, are put back."""
+"""Run a network without side effects: its buffers, which may change even in eval mode, are restored."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch.nn.parameter import is_lazy
 
 @contextlib.contextmanager
 def preserved_buffers(module: nn.Module) -> Iterator[None]:
-    """Put the buffers of a network back afterwards, should it change them in eval mode too."""
+    """Restore the buffers of a network after the block, since they may change even in eval mode."""
     places = [(part._buffers, name) for part in module.modules() for name in part._buffers]
     before = [(held, name, held[name]) for held, name in places]
-    # One without a shape yet, of a lazy layer, gets its shape here, and holds nothing to put back.
+    # An uninitialised buffer of a lazy layer gets its shape in the block, and holds nothing to restore.
     copies = [
         None if tensor is None or is_lazy(tensor) else tensor.clone() for *_, tensor in before
     ]

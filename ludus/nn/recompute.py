@@ -1,4 +1,4 @@
-"""Gradient checkpointing: activations of named modules are computed again in the backward pass, not kept."""
+"""Gradient checkpointing: activations of named modules are recomputed in the backward pass, not kept."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ Context = contextlib.AbstractContextManager[None]
 class Recomputed:
     """Modules of a network whose activations are recomputed, each module as one segment.
 
-    The numbers are those of a plain step to the bit: the recomputation draws the random numbers that the
-    forward pass drew, and finds the modes and the buffers that it found; what it does to buffers, such as
-    the running statistics of batch norm, is dropped, so they change once a step.
+    The result equals a plain step bit for bit: the recomputation draws the same random numbers and sees the
+    same modes and buffers as the forward pass; its updates of buffers, such as the running statistics of
+    batch norm, are dropped, so they change once a step.
     """
 
     def __init__(self, module: nn.Module, names: Sequence[str]) -> None:
-        """A name is that of a module; `blocks.*`, or a ModuleList `blocks`, is each module in `blocks`."""
+        """`names` are modules; `blocks.*`, or a ModuleList `blocks`, means each module in `blocks`."""
         self._segments = _segments(module, names)
 
     @contextlib.contextmanager
     def on(self) -> Iterator[None]:
-        """Let what the network computes inside the block be recomputed when it is differentiated."""
+        """Recompute the activations of forward passes in the block when they are differentiated."""
         own = [vars(part).get("forward") for part in self._segments]
         for part in self._segments:
             part.__dict__["forward"] = _recomputing(part, part.forward)
@@ -53,7 +53,7 @@ class Recomputed:
 
 
 def _recomputing(part: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a forward pass that keeps its inputs, and of all else that is differentiated nothing."""
+    """Return a forward pass that keeps its inputs for the backward pass, and no activations."""
 
     @functools.wraps(forward)
     def call(*inputs: Any, **named: Any) -> Any:
@@ -72,7 +72,7 @@ def _recomputing(part: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
 
 
 def _contexts(part: nn.Module) -> tuple[Context, Context]:
-    """Return the context of a forward pass and that of its recomputation, which finds what it found."""
+    """Return the contexts of a forward pass and of its recomputation, which restores modes and buffers."""
     found = [
         (inner, inner.training, {n: b.clone() for n, b in inner._buffers.items() if b is not None})
         for inner in part.modules()
@@ -95,7 +95,7 @@ def _as_found(found: Sequence[tuple[nn.Module, bool, Mapping[str, Tensor]]]) -> 
 
 
 def _segments(module: nn.Module, names: Sequence[str]) -> list[nn.Module]:
-    """Return the modules of these names; raise ConfigError unless each is one, and in no other."""
+    """Return the modules of these names; raise ConfigError if one is unknown or nested in another."""
     known = dict(module.named_modules())
     found: dict[str, str] = {}
     for index, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""Loss scaling for float16: small gradients are lifted over its smallest number, overflows skipped."""
+"""Loss scaling for float16: keeps small gradients from underflowing; steps that overflow are skipped."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FIRST_SCALE, _GROW_AFTER = 2.0**16, 2000
 
 
 class LossScale:
-    """The factor of the loss: halved after an overflow, doubled after many steps without one.
+    """The loss scale: halved after an overflow, doubled after many steps without one.
 
-    It never waits for the device. Where it is off, the factor is 1 and stays so.
+    It never waits for the device. If it is off, the scale stays 1.
     """
 
     def __init__(self, device: torch.device, *, is_on: bool) -> None:
@@ -29,7 +29,7 @@ class LossScale:
         """Steps skipped in a row because the scale was too large."""
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of the scaled loss; raise LudusError where it has none."""
+        """Backpropagate the scaled loss; raise LudusError if it has no gradient."""
         if not loss.requires_grad:
             raise LudusError(
                 "the loss has no gradient: it depends on no parameter that learns, or was computed under"
@@ -38,11 +38,11 @@ class LossScale:
         self.scaled(loss).backward()
 
     def scaled(self, loss: Tensor) -> Tensor:
-        """Return the loss from which the gradient is computed."""
+        """Return the scaled loss, which the gradient is computed from."""
         return loss * self.scale if self.is_on else loss
 
     def follow(self, is_bad: Tensor) -> None:
-        """Change the scale after a step whose gradient overflowed, or did not."""
+        """Update the scale after a step, by whether its gradient overflowed."""
         self.num_skipped.copy_(torch.where(is_bad, self.num_skipped + 1, 0.0))
         self.num_good.copy_(torch.where(is_bad, 0.0, self.num_good + 1))
         grows = self.num_good >= _GROW_AFTER
@@ -50,7 +50,7 @@ class LossScale:
         self.num_good.mul_((~grows).to(self.num_good.dtype))
 
     def check(self) -> None:
-        """Raise Diverged if float16 has overflowed too often in a row."""
+        """Raise Diverged if float16 has overflowed too many times in a row."""
         if self.is_on and self.num_skipped.item() >= MAX_SKIPS:
             raise Diverged(
                 f"{MAX_SKIPS} steps in a row overflowed in float16; use bfloat16 or float32, or lower"
@@ -58,11 +58,11 @@ class LossScale:
             )
 
     def state(self) -> list[Tensor]:
-        """Return the scale, the good steps since it last changed, and the skipped ones in a row."""
+        """Return the scale, the number of good steps since it changed, and of steps skipped in a row."""
         return [self.scale, self.num_good, self.num_skipped]
 
     def check_state(self, saved: Sequence[Any]) -> None:
-        """Raise StateError unless these are such numbers."""
+        """Raise StateError unless these are valid values of that state."""
         for index, own in enumerate(self.state()):
             states.between(index, states.like(saved, index, own, finite=True), low=0)
 

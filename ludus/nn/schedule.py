@@ -1,4 +1,4 @@
-"""A schedule is a number that depends on the step: a learning rate, exploration and such."""
+"""A schedule is a number that depends on the step: a learning rate, an exploration rate and such."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.config.sections import registered, validate
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 
-# No rate or share that is of use is higher; a step at such a rate might leave the numbers there are.
+# No useful rate or fraction is higher; a step at such a learning rate might overflow.
 HIGHEST = 1000.0
 
 Value = Annotated[float, Field(ge=0, le=HIGHEST)]
@@ -24,21 +24,21 @@ OfStep = Callable[[int], float]
 
 
 class ScheduleConfig(StrictConfig):
-    """The section of a schedule; the Config of every registered schedule derives from it."""
+    """The config of a schedule; the Config of every registered schedule derives from it."""
 
     kind: str
-    """Which schedule it is."""
+    """The kind of schedule."""
 
     is_of_steps: ClassVar[bool] = True
-    """Whether the value depends on the step alone, so that it can be the schedule of anything."""
+    """Whether the value depends on the step alone, so that any setting can have this schedule."""
 
     def highest(self, initial: float) -> float:
-        """Return the highest value that it comes to from this one; infinite where that is unknown."""
+        """Return the highest value of the schedule from this initial value; infinite if unknown."""
         return math.inf
 
 
 class WarmedUp(ScheduleConfig):
-    """The section of a schedule that can begin with a warm-up."""
+    """The config of a schedule that can begin with a warm-up."""
 
     warmup_steps: Count
     """Linear warm-up from near zero to the initial value over this many steps."""
@@ -60,11 +60,11 @@ def _of_steps(config: ScheduleConfig) -> ScheduleConfig:
 _Registered = Annotated[SerializeAsAny[ScheduleConfig], registered("schedule")]
 ScheduleSection = Annotated[_Registered, AfterValidator(_of_steps)]
 LearningRateScheduleSection = _Registered
-"""For trainers that also follow a metric (plateau), and a schedule that a script gave."""
+"""For trainers that also accept a schedule driven by a metric (plateau) or one given by a script."""
 
 
 def too_long(schedule: ScheduleConfig, path: str, run_steps: int, unit: str) -> Iterator[str]:
-    """Yield a sentence where a schedule's warm-up leaves nothing of the run; 0 steps are unknown."""
+    """Yield a problem if a schedule's warm-up takes the whole run; run_steps of 0 means unknown."""
     warmup_steps = getattr(schedule, "warmup_steps", 0)
     if 0 < run_steps <= warmup_steps:
         yield (
@@ -74,12 +74,12 @@ def too_long(schedule: ScheduleConfig, path: str, run_steps: int, unit: str) -> 
 
 
 def highest(schedule: ScheduleConfig, initial: float) -> float:
-    """Return the highest value that a schedule comes to from this one; infinite where it is unknown."""
+    """Return the highest value of a schedule from this initial value; infinite if unknown."""
     return schedule.highest(initial)
 
 
 def all_warm_up(warmup_steps: int, total_steps: int | None) -> Iterator[str]:
-    """Yield a warm-up that takes the whole schedule."""
+    """Yield a problem if the warm-up takes the whole schedule."""
     if total_steps is not None and warmup_steps >= total_steps:
         yield (
             f"'warmup_steps' is {warmup_steps}, which leaves nothing of 'total_steps' {total_steps};"
@@ -88,7 +88,7 @@ def all_warm_up(warmup_steps: int, total_steps: int | None) -> Iterator[str]:
 
 
 class Schedule:
-    """A function of the step, made from its config, the initial value and the length of the run."""
+    """A function of the step, built from its config, the initial value and the length of the run."""
 
     def __init__(
         self,
@@ -98,10 +98,10 @@ class Schedule:
         run_steps: int,
         of_step: OfStep | None = None,
     ) -> None:
-        """`of_step` is what a trainer has made for a kind that does not depend on the step alone."""
+        """`of_step` is the trainer's function for a kind that does not depend on the step alone."""
         self._config = config
         self._initial = initial
-        # The most common one is asked at every step of some trainers, so it answers first.
+        # The constant schedule is the most common, and called at every step of some trainers: a fast path.
         self._warmup_steps: int = getattr(config, "warmup_steps", 0)
         self._is_constant = config.kind == "constant" and self._warmup_steps == 0
         if of_step is None:
@@ -131,12 +131,12 @@ class Schedule:
 
     @property
     def highest(self) -> float:
-        """The highest value of the schedule; infinite where it is unknown."""
+        """The highest value of the schedule; infinite if unknown."""
         return highest(self._config, self._initial)
 
 
 class Scaled:
-    """The initial value times a factor that a script's function of the step returns."""
+    """The initial value times the factor that a script's function of the step returns."""
 
     def __init__(self, factor: OfStep, initial: float) -> None:
         self._factor, self._initial = factor, initial
@@ -167,7 +167,7 @@ class Scheduler(Schedule):
             config = validate(_Read, {"schedule": dict(config)}, source="Scheduler").schedule
         super().__init__(config, initial=initial, run_steps=run_steps)
         self.data: dict[str, Any] = {}
-        """Yours to fill, with numbers, text, lists, dicts, tensors and arrays."""
+        """Yours to fill with numbers, text, lists, dicts, tensors and arrays."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of the data; all else follows from the config."""
@@ -184,14 +184,14 @@ class Scheduler(Schedule):
 
 
 class _Read(StrictConfig):
-    """A schedule's section by itself, so that its mistakes are told as those of a file are."""
+    """A schedule's config by itself, so that its mistakes are reported as those of a file are."""
 
     schedule: ScheduleSection
     """The schedule."""
 
 
 def check_first_value(given: float, initial: float) -> None:
-    """Raise ConfigError unless a schedule's first value is the one that it belongs to."""
+    """Raise ConfigError unless a schedule begins at the initial value it was given."""
     if given != initial:
         raise ConfigError(
             f"the schedule's points begin at {given:g}, but the value it belongs"

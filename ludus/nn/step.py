@@ -1,4 +1,4 @@
-"""How weights move along a gradient: unscaled, clipped, guarded, by the optimizer, and their EMA."""
+"""One update of the weights: unscale and clip the gradient, guard, optimizer step, EMA."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ludus.nn.flat import FlatParameters, Vectors
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.scaling import LossScale
 
-# From a finite gradient neither a smaller learning rate nor a smaller weight decay times it can take
-# the weights out of float32.
+# Given a finite gradient, no learning rate below this, even times the weight decay, can make float32
+# weights overflow.
 STEEP = 1.0
 
 
 class GradientStep:
-    """Moves flat vectors along their gradients, or not at all; those of a frozen group never.
+    """Updates flat vectors along their gradients, or not at all; never those of a frozen group.
 
-    A gradient longer than max_grad_norm is divided by how many times too long it is; another is left
-    alone to the bit. Its norm is one, over all that is not frozen. Where it is not finite, or a weight
-    would not be, weights, moments, EMA and step count stay as they are, as those of a frozen group do.
-    Nothing waits for the device.
+    A gradient whose norm exceeds max_grad_norm is divided by the ratio of the two; any other is unchanged to
+    the bit. The norm is taken over everything that is not frozen. If it is not finite, or a weight would not
+    be, then weights, moments, EMA and step count stay, as those of a frozen group do. Nothing waits for the
+    device.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class GradientStep:
             optimizer.is_unbounded
             or highest_rate * self._steepness > STEEP
             or any(
-                # Its largest number is near enough for a small step to pass it.
+                # The largest float16 is near enough for a small step to overflow.
                 vector.dtype == torch.float16
                 for vector in flat.vectors
             )
@@ -57,11 +57,11 @@ class GradientStep:
         self._found_inf = torch.zeros((), device=flat.device)
 
     def is_safe_at(self, learning_rate: float) -> bool:
-        """Return whether a step at this rate leaves weights finite, or is taken back where it does not."""
+        """Return whether a step at this rate keeps weights finite, or is undone if it does not."""
         return self.is_steep or learning_rate * self._steepness <= STEEP
 
     def take(self, gradients: Vectors, learning_rate: Tensor, share: Tensor | None) -> Tensor:
-        """Step along the gradients, then clear them; return their norm, not finite if nothing moved."""
+        """Step along the gradients, then clear them; return their norm, not finite if no step was taken."""
         optimizer, scaling, vectors = self.optimizer, self.scaling, self.flat.vectors
         released = None
         if not self.flat.keeps_gradients:
@@ -70,7 +70,7 @@ class GradientStep:
         if scaling.is_on or share is not None:
             self._reduce(whole, share)
         norm = self._norm([[one] for one in gradients] if released is None else released)
-        # 0 where the norm is finite, 1 where it is not, in two operations.
+        # 0 if the norm is finite, else 1, in two operations.
         found_inf = torch.ne(norm * 0, 0, out=self._found_inf)
         if scaling.is_on:
             scaling.follow(found_inf > 0)
@@ -106,7 +106,7 @@ class GradientStep:
         return norm
 
     def _reduce(self, gradients: Vectors, share: Tensor | None) -> None:
-        """Take the scale of float16 out of the gradients, and make a sum of batches their mean."""
+        """Unscale the gradients of float16, and turn a sum over batches into the mean."""
         for gradient in gradients:
             if self.scaling.is_on:
                 gradient.div_(self.scaling.scale.to(gradient.device))
@@ -114,7 +114,9 @@ class GradientStep:
                 gradient.mul_(share.to(gradient.device))
 
     def _norm(self, gradients: Sequence[Sequence[Tensor]]) -> Tensor:
-        """Return the norm of all gradients that a step goes along, in float32; each part has one or many."""
+        """Return the norm of all gradients that are not frozen, in float32; each part has one or many
+        tensors.
+        """
         squares = []
         for part, own in zip(self.flat.parts, gradients, strict=True):
             square = _squared_norm(own)
@@ -127,7 +129,7 @@ class GradientStep:
         return whole.sqrt_()
 
     def _stays(self, found_inf: Tensor) -> Vectors:
-        """Return for each part 1 where it takes no step: the gradient is not finite, or it is frozen."""
+        """Return for each part 1 if it takes no step: the gradient is not finite, or the part is frozen."""
         if self._is_whole:
             return [found_inf]
         stays = []
@@ -137,7 +139,7 @@ class GradientStep:
         return stays
 
     def _is_finite(self) -> Tensor:
-        """Return whether all weights are."""
+        """Return whether all weights are finite."""
         first, *others = [torch.isfinite(vector).all() for vector in self.flat.vectors]
         for is_finite in others:
             first = first & is_finite.to(first.device)
@@ -153,5 +155,5 @@ def _squared_norm(gradients: Sequence[Tensor]) -> Tensor:
         gradient = gradient.float()
     if torch.compiler.is_compiling():
         return gradient.square().sum()
-    # A third of vector_norm's time on a vector this small; beyond 1e19 it is infinite.
+    # A third of vector_norm's time on a small vector; above 1e19 the square overflows to infinity.
     return torch.dot(gradient, gradient)

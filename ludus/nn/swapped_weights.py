@@ -1,4 +1,4 @@
-"""Let a network compute with other weights for a while."""
+"""Swap other weights into a network for a while."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ludus.nn.learner import Learner
 
 @contextlib.contextmanager
 def swapped_weights(learner: Learner, weights: Mapping[str, Tensor]) -> Iterator[None]:
-    """Let the block ask the network with these weights; after it, the network has its own again.
+    """Swap these weights in for the block; after it, the network has its own again.
 
-    Raise StateError, with nothing changed, unless these are weights of such a network.
+    Raise StateError, with nothing changed, unless they are weights of such a network.
     """
     learner.check_weights(weights)
     own = {name: tensor.clone() for name, tensor in learner.weights().items()}

@@ -1,4 +1,4 @@
-"""A copy of a network that follows it slowly: the target of temporal-difference learning."""
+"""A target network: a copy that follows the learner slowly, for temporal-difference learning."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ludus.nn.module_state import ModuleState, check_named, load_named
 
 
 class Target:
-    """A copy of a learner's network that follows it slowly, for values to aim at; in eval mode."""
+    """A target network of a learner, for bootstrapped values; in eval mode."""
 
     def __init__(self, learner: Learner) -> None:
         self._learner = learner
@@ -24,20 +24,20 @@ class Target:
         theirs = dict(learner.module.named_parameters())
         for name, parameter in self._module.named_parameters():
             parameter.grad = None
-            # What is not trained is the same here and there.
+            # Parameters that are not trained are shared.
             parameter.data = views[name] if name in views else theirs[name].data
         self.module_state = ModuleState(self._module, without=set(theirs))
         self._buffers = dict(self._module.named_buffers())
 
     def __call__(self, *inputs: Tensor) -> Any:
-        """Return what the network says with the weights and buffers of the target."""
+        """Return the network's output with the weights and buffers of the target."""
         if torch.compiler.is_compiling():
             return self._learner.bound(self.vectors, self._buffers)(*inputs)
         with self._learner.autocast():
             return self._module(*inputs)
 
     def follow(self, share: float) -> None:
-        """Move this share of the way to the learner's weights; buffers are copied."""
+        """Move the weights this fraction of the way to the learner's (Polyak averaging); copy the buffers."""
         for own, vector in zip(self.vectors, self._learner.flat.vectors, strict=True):
             if share == 1.0:
                 own.copy_(vector)

@@ -1,4 +1,4 @@
-"""Any torch.optim.Optimizer in the place of ludus's own: called eagerly, its state saved by name."""
+"""Any torch.optim.Optimizer in place of ludus's own: called eagerly, its state saved by parameter name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ludus.nn.torch_state import read_state, refuse_unsaved, try_state, write_st
 
 TorchMade = torch.optim.Optimizer
 Parameters = list[nn.Parameter] | list[dict[str, Any]]
-"""The parameters to move; where there are groups, each with its own `lr`."""
+"""The parameters to optimize; if there are groups, each with its own `lr`."""
 Make = Callable[[Parameters], TorchMade]
 """Returns an optimizer of these parameters."""
 
@@ -44,10 +44,10 @@ def make_optimizer(
 
 
 class TorchOptimizer(Optimizer):
-    """Lets an optimizer of torch move the parameters, which are views of the flat vectors.
+    """Adapts an optimizer of torch to parameters that are views of the flat vectors.
 
-    Before each step the rate of every param_group is what the schedule makes of it. Whether a step is to
-    be taken is looked up in Python, so on CUDA every step waits for the device.
+    Before each step the lr of every param_group is set from the schedule. Whether to take the step is read in
+    Python, so on CUDA every step synchronises with the device.
     """
 
     is_unbounded: ClassVar[bool] = True
@@ -63,7 +63,7 @@ class TorchOptimizer(Optimizer):
         tried = try_state(lambda named: self._made(make, named), self._named)
         self._layout: dict[str, Any] = tried["state"]
         self._options = [[*group] for group in tried["groups"]]
-        """The options that each group has after a step: some are set at the first one."""
+        """The options that each group has after a step: some are set by the first one."""
         self.made = self._made(make, self._named)
         self._factors = [float(group["lr"]) / config.learning_rate for group in self._groups()]
         self._before: dict[str, Any] | None = None
@@ -112,7 +112,7 @@ class TorchOptimizer(Optimizer):
         return found
 
     def _arranged(self, named: Mapping[str, nn.Parameter]) -> Parameters:
-        """Return the parameters, by group where there are groups."""
+        """Return the parameters, by group if there are groups."""
         if not self._flat.frozen:
             return list(named.values())
         found: dict[str, dict[str, Any]] = {}
@@ -132,15 +132,15 @@ class TorchOptimizer(Optimizer):
         return None
 
     def begin_mean(self) -> None:
-        """Do nothing: there is no mean."""
+        """Do nothing: there is no average."""
 
     def changed(self) -> list[Tensor]:
-        """Return the count of steps; the rest is taken back by `keep_if`."""
+        """Return the step count; `keep_if` undoes the rest."""
         return [self._steps]
 
     @property
     def num_steps(self) -> Tensor:
-        """How many steps were taken."""
+        """The number of steps taken."""
         return self._steps
 
     @torch.no_grad()
@@ -152,7 +152,7 @@ class TorchOptimizer(Optimizer):
         grad_scale: Tensor | None = None,
         released: Sequence[Sequence[Tensor]] | None = None,
     ) -> None:
-        """Let it take one step along the gradients divided by grad_scale; none where `stays` holds 1."""
+        """Take one step along the gradients divided by grad_scale; none where `stays` holds 1."""
         parts = zip(self._flat.parts, stays, strict=True)
         moving = {
             name for part, stay in parts if stay is None or not bool(stay) for name in part.names
@@ -178,7 +178,7 @@ class TorchOptimizer(Optimizer):
         return LentGradients(self._flat, self._named, moving, self.name)
 
     def keep_if(self, is_finite: Tensor) -> None:
-        """Take the last step's state back where a weight is not finite after it."""
+        """Restore the state before the last step if a weight is not finite after it."""
         if self._before is not None and not bool(is_finite):
             self._put(self._before)
         self._before = None
@@ -187,13 +187,13 @@ class TorchOptimizer(Optimizer):
         return {"num_steps": self._steps, **read_state(self.made, self._named)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what it keeps of each parameter by name, the options of its groups, and its attributes."""
+        """Return its state of each parameter by name, the options of its groups, and its attributes."""
         state = self._state()
         refuse_unsaved(self.made, state, LudusError)
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give it a saved state."""
+        """Load a saved state."""
         self.check_state(state)
         self._put(copy.deepcopy(dict(state)))
 

@@ -1,4 +1,4 @@
-"""The state of an optimizer of torch by parameter name: read, written, and tried before it is trusted."""
+"""The state of a torch optimizer by parameter name: read, written, and tried out before it is trusted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ludus.store.codec import encode
 Named = Mapping[str, nn.Parameter]
 Made = torch.optim.Optimizer
 _CODE = (FunctionType, MethodType, BuiltinFunctionType, type, functools.partial)
-"""Kinds of attributes that a class makes again by itself."""
+"""Types of attributes that the class creates again by itself."""
 
 
 def read_state(made: Made, named: Named) -> dict[str, Any]:
-    """Return what an optimizer keeps of each parameter, the options of its groups, and its attributes.
+    """Return an optimizer's state of each parameter, the options of its groups, and its attributes.
 
-    Raise ConfigError for parameters and networks of its own.
+    Raise ConfigError if it owns parameters or networks that are not trained.
     """
     trained = {id(one) for one in named.values()}
     shared = _shared_names()
@@ -43,7 +43,7 @@ def read_state(made: Made, named: Named) -> dict[str, Any]:
 def write_state(
     made: Made, named: Named, state: Mapping[str, Any], like: Mapping[str, Any]
 ) -> None:
-    """Give an optimizer a state that was read; tensors are put where those of `like` are."""
+    """Load a state from `read_state` into an optimizer; tensors go to the devices of those in `like`."""
     made.state.clear()
     for name, kept in state["state"].items():
         own, device = like.get(name, {}), named[name].device
@@ -60,7 +60,7 @@ def write_state(
 
 
 def refuse_unsaved(made: Made, state: Mapping[str, Any], error: type[LudusError]) -> None:
-    """Raise an error of this type where a state holds what no checkpoint can."""
+    """Raise an error of this type if a checkpoint cannot hold the state."""
     try:
         encode(state)
     except CheckpointError as why:
@@ -73,15 +73,15 @@ def refuse_unsaved(made: Made, state: Mapping[str, Any], error: type[LudusError]
 def try_state(make: Callable[[Named], Made], named: Named) -> dict[str, Any]:
     """Return the state after one step on copies of the parameters.
 
-    Raise ConfigError where no step can be taken, where the state cannot be saved, and where an optimizer that
-    is given the saved state takes another second step than the one it was read from.
+    Raise ConfigError if no step can be taken, if the state cannot be saved, and if an optimizer restored from
+    the saved state takes a different second step from the original.
     """
     first = {name: nn.Parameter(one.detach().clone()) for name, one in named.items()}
     made = make(first)
     _step(made, first, 1e-3)
     state = read_state(made, first)
     refuse_unsaved(made, state, ConfigError)
-    # Not deepcopy, which would let tensors share memory that shared it before, as no file does.
+    # Not deepcopy, which would preserve memory shared between tensors, as no file does.
     saved = _copied(state)
     second = {name: nn.Parameter(one.detach().clone()) for name, one in first.items()}
     resumed = make(second)
@@ -116,7 +116,7 @@ def _step(made: Made, named: Named, gradient: float) -> None:
 
 
 def _is_made_again(made: Made, name: str, value: object, trained: Collection[int]) -> bool:
-    """Return whether a resume has an attribute without its being saved: code, or what is trained."""
+    """Return whether an attribute need not be saved to resume: it is code, or trained weights."""
     if isinstance(value, _CODE):
         return True
     leaves = [*_leaves_in(value)]
@@ -148,6 +148,6 @@ def _is_of(one: nn.Parameter | nn.Module, trained: Collection[int]) -> bool:
 
 @functools.cache
 def _shared_names() -> frozenset[str]:
-    """Return the attributes that every optimizer of torch has, and is made again with."""
-    # Not at import: the first optimizer that is made imports the whole of torch's compiler.
+    """Return the attributes that every torch optimizer has and creates by itself."""
+    # Not at import: creating the first optimizer imports all of torch's compiler.
     return frozenset(vars(torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)))

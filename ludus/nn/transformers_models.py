@@ -1,6 +1,6 @@
-"""Build and load models of transformers, and put PEFT adapters in them; every mistake is one sentence.
+"""Build and load transformers models, and add PEFT adapters; every mistake is reported in one sentence.
 
-Nothing is downloaded, no code of a model's folder is run, and weights are read from safetensors alone.
+Nothing is downloaded, no code in a model's folder is run, and weights are read from safetensors alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ludus.core.errors import ConfigError, nearest
 
 
 class ModelConfig(Protocol):
-    """The config of a transformers model, as far as its keys go."""
+    """The config of a transformers model, as far as its keys are needed."""
 
     model_type: str
     attribute_map: dict[str, str]
@@ -50,7 +50,7 @@ def build(auto_class: str, values: Mapping[str, Any]) -> nn.Module:
 
 
 def load(auto_class: str, path: str, values: Mapping[str, Any]) -> tuple[nn.Module, list[str]]:
-    """Return the model of a local folder, as float32, and the names of weights that the folder lacks."""
+    """Return the model of a local folder, in float32, and the names of weights that the folder lacks."""
     transformers = optional("transformers", key="model.kind huggingface", extra="huggingface")
     _check_folder(Path(path))
     with _told("model.path"), _quiet(transformers):
@@ -79,7 +79,7 @@ def with_lora(
     target_modules: Sequence[str] | None,
     modules_to_save: Sequence[str],
 ) -> nn.Module:
-    """Return the network with low-rank adapters; all but these, and what is trained whole, is frozen."""
+    """Return the network with LoRA adapters; all but these and modules_to_save is frozen."""
     layers = {part for name, _ in network.named_modules() for part in name.split(".")}
     for name in modules_to_save:
         if name not in layers:
@@ -136,7 +136,7 @@ def _check_values(config: ModelConfig, values: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _told(key: str) -> Iterator[None]:
-    """Turn what transformers and PEFT raise into one sentence about a key."""
+    """Turn exceptions of transformers and PEFT into a one-sentence ConfigError about a key."""
     try:
         yield
     except ConfigError:
@@ -149,7 +149,7 @@ def _told(key: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quiet(transformers: ModuleType) -> Iterator[None]:
-    """Let transformers draw no progress bar and print no report while a model is made."""
+    """Silence transformers' progress bars and reports while a model is built."""
     logging = transformers.utils.logging
     before, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()

@@ -1,1 +1,1 @@
-"""Batches in an order that can be taken up anywhere."""
+"""Batches in an order that can be resumed anywhere."""

@@ -1,4 +1,4 @@
-"""Batches of a user's own DataLoader, taken up again at the position where a run stood."""
+"""Batches of a user's own DataLoader, resumable at any position."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ludus.data.upload import UploadQueue, to_device
 from ludus.seeds import derive, forked
 
 _UPLOADED_AHEAD = 2
-"""How many batches are on their way to a CUDA device while it computes."""
+"""The number of batches on their way to a CUDA device while it computes."""
 
 
 class LoaderBatches:
     """Batches of a user's DataLoader.
 
-    A loader over a map-style data set in plain or shuffled order is taken up at its exact position. A
-    loader with a state of its own (`state_dict`) is asked for it. Any other is run again from the
-    start of the epoch to the position, which is exact only if it repeats itself, and is said so.
+    A loader over a map-style data set in sequential or shuffled order resumes at its exact position. A
+    stateful loader (`state_dict`) saves and restores its own state. Any other is replayed from the start of
+    the epoch to the position, which is exact only if it is deterministic, and that is reported.
     """
 
     def __init__(self, loader: Any, *, seed: int, device: torch.device) -> None:
@@ -50,12 +50,12 @@ class LoaderBatches:
         self._files = dataset if isinstance(dataset, FileDataset) else None
         is_ahead = self._is_indexed and device.type == "cuda"
         self._uploads = UploadQueue(device) if is_ahead else None
-        # Where worker processes read, none but theirs is the data set that may have changed.
+        # With worker processes, only their copies of the data set can have changed.
         self._repeated = Repeated(self._ask if not getattr(loader, "num_workers", 0) else None)
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether looking at the first batch uses nothing up."""
+        """Whether reading the first batch consumes nothing."""
         return self._is_indexed
 
     def start(self, epoch: int) -> None:
@@ -66,9 +66,9 @@ class LoaderBatches:
         self._iterator = self._iterate(0)
 
     def close(self) -> None:
-        """Let the worker processes go; the epoch, if one is open, cannot be taken further."""
+        """Shut the worker processes down; an open epoch cannot be continued."""
         iterator, self._iterator = self._iterator, None
-        # After an error its destructor waits five seconds for each worker; asked to, it does not.
+        # After an error its destructor waits five seconds for each worker; this call does not.
         shut_down = getattr(iterator, "_shutdown_workers", None)
         if shut_down is not None:
             shut_down()
@@ -109,7 +109,7 @@ class LoaderBatches:
         return to_device(batch, self._device)
 
     def _next_uploaded(self, uploads: UploadQueue) -> Any:
-        """Return the next batch, and let those after it be copied while the device computes with it."""
+        """Return the next batch, and copy those after it while the device computes with it."""
         length = self.length()
         while len(uploads) <= _UPLOADED_AHEAD:
             position = self.position + len(uploads)
@@ -147,7 +147,7 @@ class LoaderBatches:
             elif self.position >= length:
                 self._is_over = True
                 if self._is_stateful and self._iterator is not None:
-                    # Only a loader that was drawn to its very end knows that it must begin anew.
+                    # Only a stateful loader that was exhausted starts a new epoch next time.
                     with forked(derive(self._seed, "end", self.epoch)):
                         next(self._iterator, None)
             if self._is_over and self.position == 0:
@@ -167,7 +167,7 @@ class LoaderBatches:
             self._is_over = True
 
     def ask_twice(self) -> str | None:
-        """Return what is wrong with a map-style data set that, asked twice, gives different examples."""
+        """Return the problem if a map-style data set, read twice, returns different examples."""
         if not self._is_indexed:
             return None
         first, second = answers(self._loader, self._seed, times=2)
@@ -184,7 +184,7 @@ class LoaderBatches:
         return answers(self._loader, self._seed, times=1)[0]
 
     def digest(self) -> str | None:
-        """Return what some examples, spread over the data set, are known by; None where they are not."""
+        """Return a digest of some examples, spread over the data set; None if there is none."""
         found = self._repeated.digest
         return (
             found
@@ -193,11 +193,11 @@ class LoaderBatches:
         )
 
     def news(self) -> Sequence[str]:
-        """Return what was found wrong with the files of the data since the last call."""
+        """Return the problems found with the files of the data since the last call."""
         return () if self._files is None else self._files.news()
 
     def changed_later(self) -> Sequence[str]:
-        """Return what is wrong with a data set that came to give other examples during the run."""
+        """Return the problem if a data set returned different examples later in the run."""
         if not self._repeated.has_changed:
             return ()
         return (
@@ -225,7 +225,7 @@ class LoaderBatches:
         return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where it stood."""
+        """Restore the position."""
         states.check_keys(state, "epoch", "position", optional=("loader", "is_over"))
         epoch = states.whole(state, "epoch", at_least=-1)
         position = states.whole(state, "position", at_most=self.length() if epoch >= 0 else 0)
@@ -240,7 +240,7 @@ class LoaderBatches:
         if self._is_stateful:
             self._loader.load_state_dict(state["loader"])
             if self._is_over:
-                # To iterate now would begin an epoch that `start` begins as well.
+                # Iterating now would begin an epoch that `start` begins as well.
                 return
         self._iterator = self._iterate(self.position)
         if not self._is_indexed and not self._is_stateful:
@@ -258,7 +258,7 @@ def is_indexed(loader: object) -> bool:
     """Return whether the order of this loader can be computed from a seed."""
     return (
         isinstance(loader, DataLoader)
-        # One that goes through its batches in its own way is left to do so.
+        # A loader with its own __iter__ is left alone.
         and type(loader).__iter__ is DataLoader.__iter__
         and not isinstance(loader.dataset, IterableDataset)
         and loader.batch_size is not None

@@ -1,4 +1,4 @@
-"""Batches whose order depends on (seed, epoch) alone, so that a run can go on from any position."""
+"""Batches whose order depends on (seed, epoch) alone, so that a run can resume at any position."""
 
 from __future__ import annotations
 
@@ -31,54 +31,54 @@ class Batches(Protocol):
     epoch: int
     """The epoch that was started last; -1 before the first."""
     position: int
-    """How many batches of this epoch have been taken."""
+    """The number of batches of this epoch that have been taken."""
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether looking at the first batch uses nothing up."""
+        """Whether reading the first batch consumes nothing."""
 
     def start(self, epoch: int) -> None:
-        """Begin an epoch, in the order that belongs to it."""
+        """Begin an epoch, in its own order."""
 
     def next(self) -> Any:
         """Return the next batch of this epoch."""
 
     def length(self) -> int | None:
-        """Return how many batches an epoch has; None if that shows only at its end."""
+        """Return the number of batches in an epoch; None if only its end tells."""
 
     def has_ended(self) -> bool:
         """Return whether this epoch has no batch left."""
 
     def close(self) -> None:
-        """Let go of the processes that load."""
+        """Shut down the loading processes."""
 
     def ask_twice(self) -> str | None:
-        """Return what is wrong if the same examples, asked for twice, are not the same."""
+        """Return the problem if the same examples, read twice, differ."""
 
     def inexact_because(self) -> Sequence[str]:
-        """Return why a resumed epoch may differ; none means it does not."""
+        """Return why a resumed epoch may differ; empty if it does not."""
 
     def changed_later(self) -> Sequence[str]:
-        """Return what is wrong if the same examples were others in a later epoch."""
+        """Return the problem if the same examples differed in a later epoch."""
 
     def news(self) -> Sequence[str]:
-        """Return what was found wrong with files since the last call, one sentence each."""
+        """Return the problems found with files since the last call, one sentence each."""
 
     def digest(self) -> str | None:
-        """Return what the data are known by, once they were asked twice; None where that cannot be said."""
+        """Return a digest of the data, after they were read twice; None if there is none."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
-# How many batches each worker makes ahead of use.
+# The number of batches each worker prepares ahead of use.
 _PREFETCH = 2
 # An epoch of up to this many bytes is shuffled whole when it starts, so that a batch is only a view.
 _SMALL = 256 << 20
 
 
 class MemoryBatches:
-    """Batches of examples in memory, gathered on the device they lie on."""
+    """Batches of examples in memory, gathered on their device."""
 
     def __init__(
         self,
@@ -139,14 +139,14 @@ class MemoryBatches:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether looking at the first batch uses nothing up."""
+        """Whether reading the first batch consumes nothing."""
         return True
 
     def close(self) -> None:
-        """Nothing loads but this process."""
+        """Do nothing: no other process loads."""
 
     def digest(self) -> str | None:
-        """Return what the tensors are known by."""
+        """Return a digest of the tensors."""
         return digest_of(self._tensors)
 
     def changed_later(self) -> Sequence[str]:
@@ -156,7 +156,7 @@ class MemoryBatches:
         return ()
 
     def ask_twice(self) -> str | None:
-        """Return None: tensors in memory give the same examples for ever."""
+        """Return None: tensors in memory always give the same examples."""
         return None
 
     def inexact_because(self) -> Sequence[str]:
@@ -166,7 +166,7 @@ class MemoryBatches:
         return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Shuffle as it was and stand where it stood."""
+        """Restore the order and the position."""
         states.check_keys(state, "epoch", "position")
         epoch = states.whole(state, "epoch", at_least=-1)
         position = states.whole(state, "position", at_most=self._length if epoch >= 0 else 0)
@@ -194,7 +194,7 @@ def make_batches(
         and source.collate_fn is default_collate
         and is_indexed(source)
     ):
-        # Such a loader would fetch its rows one by one to make the same batches.
+        # Such a loader would fetch its rows one by one to build the same batches.
         assert source.batch_size is not None
         batch_size, drop_last = source.batch_size, source.drop_last
         shuffle = isinstance(source.sampler, RandomSampler)
@@ -219,7 +219,7 @@ def make_batches(
             drop_last=drop_last,
             num_workers=workers,
             collate_fn=default_collate,
-            # A thread then copies batches to pinned memory, from which a GPU takes them without waiting.
+            # A thread then copies batches to pinned memory, from which a GPU copies asynchronously.
             pin_memory=device.type == "cuda" and workers > 0,
             prefetch_factor=_PREFETCH if workers else None,
         )

@@ -1,6 +1,6 @@
-"""The loader of a map-style data set made anew: over what remains of an epoch, every example seeded.
+"""A map-style data set's loader rebuilt over the rest of an epoch, with every example seeded.
 
-What an example draws from the global generators depends on (seed, epoch, index) alone.
+An example's draws from the global generators depend on (seed, epoch, index) alone.
 """
 
 from __future__ import annotations
@@ -19,18 +19,17 @@ from ludus.seeds import derive, forked, generator
 
 _NUM_LISTED = 4096
 _NUM_ASKED = 16
-"""Enough that an augmentation by chance shows."""
-"""How many examples a data set is asked for more than once."""
+"""The number of examples that are read more than once: enough for a random augmentation to show."""
 
 
 class _FromPosition(Sampler[int]):
-    """The rows of one epoch that are still to come."""
+    """The remaining rows of one epoch."""
 
     def __init__(self, rows: Tensor) -> None:
         self._rows = rows
 
     def __iter__(self) -> Iterator[int]:
-        # As Python's numbers some at a time: all of a large data set would take a lot of memory.
+        # Converted to Python ints in pieces: all rows of a large data set would take a lot of memory.
         for piece in self._rows.split(_NUM_LISTED):
             yield from piece.tolist()
 
@@ -59,7 +58,7 @@ class SeededDataset(Dataset[Any]):
 
 
 def remaining(loader: DataLoader[Any], seed: int, epoch: int, position: int) -> DataLoader[Any]:
-    """Return the same loader over what remains of one epoch."""
+    """Return the same loader over the rest of one epoch."""
     count = len(loader.dataset)  # type: ignore[arg-type]
     if isinstance(loader.sampler, RandomSampler):
         order = torch.randperm(count, generator=generator(seed, "order", epoch))
@@ -102,16 +101,16 @@ def _like(
 
 
 def spread(count: int, most: int = _NUM_ASKED) -> list[int]:
-    """Return at most so many places, spread evenly over `count`, the first and the last among them."""
+    """Return at most this many indices, spread evenly over `count`, including the first and the last."""
     asked = min(count, most)
     return [place * (count - 1) // max(asked - 1, 1) for place in range(asked)]
 
 
 def answers(loader: DataLoader[Any], seed: int, *, times: int) -> list[Any]:
-    """Return what its data set answers, asked so many times for the same examples, spread over it.
+    """Return the data set's examples at some spread indices, read this many times.
 
-    All answers come from one process, a worker where there are workers: a data set that opens its
-    file when first asked must not do so here.
+    All are read in one process, a worker if there are workers: a data set that opens its file on first use
+    must not do so here.
     """
     rows = spread(len(loader.dataset))  # type: ignore[arg-type]
     dataset, workers = SeededDataset(loader.dataset, seed, 0), min(loader.num_workers, 1)
@@ -125,15 +124,15 @@ def answers(loader: DataLoader[Any], seed: int, *, times: int) -> list[Any]:
     try:
         return given(len(rows))
     except Exception:
-        # Examples of several sizes, in batches of one or of one size, cannot be put together.
+        # Examples of different sizes cannot be collated into one batch.
         found = given(1)
     return [found[start : start + len(rows)] for start in range(0, len(found), len(rows))]
 
 
 def sentence_of(error: Exception) -> Exception:
-    """Return a refusal as it was raised, without a worker's traceback, and a lost worker as a sentence.
+    """Return a worker's LudusError without its traceback, and a lost worker as a sentence.
 
-    Any other error is returned as it is.
+    Any other error is returned unchanged.
     """
     text = str(error)
     if text.startswith("DataLoader worker (pid"):
@@ -148,13 +147,13 @@ def sentence_of(error: Exception) -> Exception:
 
 
 def is_same(first: Any, second: Any) -> bool:
-    """Return whether two batches hold the same bits; what cannot be compared counts as the same."""
+    """Return whether two batches are bit-identical; what cannot be compared counts as identical."""
     if type(first) is not type(second):
         return False
     if isinstance(first, Tensor):
         first, second = first.detach().cpu().numpy(), second.detach().cpu().numpy()
     if isinstance(first, np.ndarray):
-        # As bytes, for a NaN differs from itself.
+        # As bytes, since NaN differs from itself.
         is_like = first.shape == second.shape and first.dtype == second.dtype
         return bool(is_like and (first.dtype.hasobject or first.tobytes() == second.tobytes()))
     if isinstance(first, Mapping):

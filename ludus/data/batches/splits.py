@@ -1,4 +1,4 @@
-"""What a data set offers a trainer: examples to learn from, to validate on and to test on."""
+"""The splits of a data set: examples for training, validation and test."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ludus.core.errors import ConfigError
 
 
 class Examples(Dataset[tuple[Tensor, ...]]):
-    """A data set that lies in memory: tensors whose first dimension counts the examples."""
+    """A data set in memory: tensors whose first dimension is the example."""
 
     def __init__(self, *tensors: Tensor, columns: Sequence[str] = ()) -> None:
-        """`columns` names the numbers of an input, where they have names."""
+        """`columns` names the features of an input, if they have names."""
         if not tensors or any(len(tensor) != len(tensors[0]) for tensor in tensors):
             sizes = [len(tensor) for tensor in tensors]
             raise ConfigError(f"the tensors of a data set have {sizes} rows; they must agree")
@@ -33,7 +33,7 @@ class Examples(Dataset[tuple[Tensor, ...]]):
 
 @dataclass(frozen=True)
 class Splits:
-    """One data set in its three roles."""
+    """The training, validation and test splits of one data set."""
 
     name: str
     task: Literal["classification", "regression"]
@@ -41,11 +41,11 @@ class Splits:
     validation: Dataset[Any] | None
     test: Dataset[Any] | None
     num_classes: int | None = None
-    """How many classes the targets tell apart; None where they are numbers, or where it is not known."""
+    """The number of classes of the targets; None for regression, or if unknown."""
 
 
 def split_rows(count: int, fractions: Sequence[float], generator: torch.Generator) -> list[Tensor]:
-    """Return shuffled row numbers: first one piece for each fraction, last the rest."""
+    """Return shuffled row numbers: one piece for each fraction, then the rest."""
     order = torch.randperm(count, generator=generator)
     pieces, start = [], 0
     for fraction in fractions:

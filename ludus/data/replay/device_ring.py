@@ -1,4 +1,4 @@
-"""A replay buffer for rows that are made on the device: pushed, kept and drawn there, without the host.
+"""A replay buffer on the device: rows are pushed, kept and sampled there, without the host.
 
 Shapes: N rows of a push, B of a batch, C the capacity.
 """
@@ -19,18 +19,18 @@ from ludus.seeds import derive
 
 
 class Column(NamedTuple):
-    """One piece of a row: an observation, a mask, a value."""
+    """One column of a row: an observation, a mask, a value."""
 
     shape: tuple[int, ...]
     dtype: torch.dtype
 
 
 class DeviceReplay:
-    """The last `capacity` rows in a tensor for each column, drawn uniformly by a generator of its own.
+    """The last `capacity` rows in a tensor per column, sampled uniformly by its own generator.
 
-    How many rows there are is known on the device alone, so nothing waits for it, and pushing and
-    drawing can be part of a captured CUDA graph (with `generator` registered there). Only saving waits.
-    `ReplayBuffer` is the one for envs that step on the CPU.
+    The number of rows is known on the device alone, so nothing waits for it, and pushing and sampling can be
+    part of a captured CUDA graph (with `generator` registered there). Only saving waits. For envs that step
+    on the CPU use `ReplayBuffer`.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class DeviceReplay:
         self.name = name
         self.device = device
         self.total_pushed = torch.zeros((), dtype=torch.int64, device=device)
-        """How many rows were ever pushed; the next one goes to place `total_pushed % capacity`."""
+        """The number of rows ever pushed; the next one goes to index `total_pushed % capacity`."""
         self._seed = seed
         self.generator = torch.Generator(device).manual_seed(derive(seed, name))
-        # One row more than can be held: rows that are not to be kept are written there.
+        # One spare row beyond the capacity: rows that are not kept are written there.
         self._with_spare = {
             column: torch.zeros(capacity + 1, *shape, dtype=dtype, device=device)
             for column, (shape, dtype) in columns.items()
@@ -64,15 +64,15 @@ class DeviceReplay:
 
     @property
     def size(self) -> Tensor:
-        """How many rows are held, on the device."""
+        """The number of rows held, on the device."""
         return self.total_pushed.clamp(max=self.capacity)
 
     def push(self, rows: Mapping[str, Tensor]) -> None:
-        """Write N rows, a tensor of (N, *shape) for each column, over the oldest ones."""
+        """Overwrite the oldest rows with N new ones, a tensor of (N, *shape) per column."""
         count = self._count(rows)
         if not count:
             return
-        # Of more rows than there is room for only the newest stay: no place is written twice.
+        # If there are more rows than the capacity, only the newest are kept: no index is written twice.
         kept = min(count, self.capacity)
         numbers_N = torch.arange(count - kept, count, device=self.device)
         places_N = numbers_N.add_(self.total_pushed).remainder_(self.capacity)
@@ -83,9 +83,9 @@ class DeviceReplay:
         self._is_empty = False
 
     def push_where(self, keep_N: Tensor, rows: Mapping[str, Tensor]) -> None:
-        """Write those of N rows that a mask keeps, in their order; the host never learns how many.
+        """Write the rows that a mask keeps, in order; the host does not know how many.
 
-        A buffer into which no row was kept yet gives rows of zeros.
+        A buffer into which no row was kept yet returns rows of zeros.
         """
         count = self._count(rows)
         if tuple(keep_N.shape) != (count,) or keep_N.dtype != torch.bool:
@@ -96,7 +96,7 @@ class DeviceReplay:
         if not count:
             return
         ends_N = keep_N.cumsum(0)
-        # Of more rows than there is room for only the newest stay: no place is written twice.
+        # If there are more rows than the capacity, only the newest are kept: no index is written twice.
         keep_N = keep_N & (ends_N > ends_N[-1] - self.capacity)
         places_N = (ends_N + (self.total_pushed - 1)).remainder_(self.capacity)
         places_N = places_N.masked_fill_(~keep_N, self.capacity)
@@ -107,7 +107,7 @@ class DeviceReplay:
         self._is_empty = False
 
     def _count(self, rows: Mapping[str, Tensor]) -> int:
-        """Return how many rows there are; raise LudusError unless they are rows of this buffer."""
+        """Return the number of rows; raise LudusError unless they are rows of this buffer."""
         for column in rows:
             if column not in self._rings:
                 known = nearest(column, self._rings)
@@ -128,7 +128,7 @@ class DeviceReplay:
         return count
 
     def draw(self, batch_size: int) -> Tensor:
-        """Return (B,) places of rows held, drawn uniformly, with replacement."""
+        """Return (B,) indices of rows held, sampled uniformly with replacement."""
         if batch_size < 1:
             raise ConfigError(f"a batch of {batch_size} was asked of '{self.name}'; use 1 or more")
         if self._is_empty:
@@ -136,15 +136,15 @@ class DeviceReplay:
                 f"'{self.name}' is empty, so nothing can be drawn; collect some steps first"
             )
         places_B = torch.empty(batch_size, dtype=torch.int64, device=self.device)
-        # 63 random bits: that they are no multiple of the size shows nowhere.
+        # Of 63 random bits, so the modulo bias is negligible.
         return places_B.random_(generator=self.generator).remainder_(self.size.clamp(min=1))
 
     def at(self, places_B: Tensor) -> dict[str, Tensor]:
-        """Return copies of the rows at these places, by column."""
+        """Return copies of the rows at these indices, by column."""
         return {column: ring.index_select(0, places_B) for column, ring in self._rings.items()}
 
     def sample(self, batch_size: int) -> dict[str, Tensor]:
-        """Return rows drawn uniformly, with replacement, by column; in memory of their own."""
+        """Return rows sampled uniformly with replacement, by column, in new memory."""
         return self.at(self.draw(batch_size))
 
     def state_dict(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class DeviceReplay:
         self.generator.set_state(generator.get_state())
 
     def _read_generator(self, state: Mapping[str, Any], total: int) -> torch.Generator:
-        """Return the saved generator; one derived anew if it was saved on a device of another kind."""
+        """Return the saved generator, or a newly derived one if it was saved on another type of device."""
         own = torch.Generator(self.device)
         saved = states.mapping(state, "generator")
         with states.within("generator"):
@@ -188,10 +188,10 @@ class DeviceReplay:
 
 @contextlib.contextmanager
 def _in_any_order() -> Iterator[None]:
-    """Let rows be written in any order: no place is written twice, but for the spare one that nobody reads.
+    """Allow writes in any order: no index is written twice except the spare one, which is never read.
 
-    Where torch is to be deterministic it would sort all places first, which takes three times as long as
-    the rest of a rollout.
+    In deterministic mode torch would sort all indices first, which takes three times as long as the rest of a
+    rollout.
     """
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("default")

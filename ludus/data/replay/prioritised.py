@@ -1,4 +1,4 @@
-"""A replay buffer that draws a transition the more often, the more wrong the agent was about it."""
+"""Prioritised experience replay: transitions are sampled in proportion to their TD error."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ludus.data.upload import upload
 
 
 class PerConfig(StrictConfig):
-    """How priorities are made of errors, and how the bias of such draws is taken back."""
+    """The priorities of transitions, and the correction of the sampling bias by importance weights."""
 
     alpha: float
-    """How strongly errors decide the draws: 0 draws uniformly, 1 in proportion to the error."""
+    """The priority exponent: 0 samples uniformly, 1 in proportion to the error."""
     beta: float
-    """How much of the bias the weights take back at first: 0 nothing, 1 all of it."""
+    """The initial importance-sampling exponent: 0 corrects none of the bias, 1 all of it."""
     eps: float
-    """What is added to every error, so that a transition without one can still be drawn."""
+    """Added to every error, so that a transition with error 0 can still be sampled."""
     normalise: Literal["all", "batch"]
-    """Whether the largest weight, which becomes 1, is that of all transitions held or of the batch."""
+    """Normalise weights by the largest of all transitions held, or of the batch, which becomes 1."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each number that is out of its bounds."""
+        """Yield a problem for each number out of bounds."""
         if not 0 <= self.alpha <= 1:
             yield f"'alpha' is {self.alpha}; it is a number from 0 to 1, often 0.6"
         if not 0 <= self.beta <= 1:
@@ -42,9 +42,9 @@ class PerConfig(StrictConfig):
 
 
 class PrioritisedReplay(ReplayBuffer):
-    """A ring whose transitions are drawn in proportion to (|error| + eps) ** alpha.
+    """A ring whose transitions are sampled in proportion to (|error| + eps) ** alpha.
 
-    A new transition has the largest priority there ever was, so that each is soon drawn once.
+    A new transition gets the largest priority so far, so that each is soon sampled once.
     """
 
     _more_names = ("priorities", "largest")
@@ -67,13 +67,13 @@ class PrioritisedReplay(ReplayBuffer):
         self._tree = SumTree(capacity)
         self._largest = 1.0
         self._num_known = 0
-        """How many of all transitions pushed are in the tree; pushing itself leaves it alone."""
+        """The number of transitions pushed that are in the tree; pushing itself does not update it."""
 
     def sample(self, batch_size: int | None = None, beta: float | None = None) -> Batch:
-        """Return transitions drawn by priority, one from each of B equal parts of the sum, with weights.
+        """Return transitions sampled by priority, stratified over B equal parts of the sum, with weights.
 
-        `beta` is today's value of its schedule; without it, the config's. The weight is (N P(i)) **
-        -beta, divided by the largest. Rows are in memory that the next draw overwrites.
+        `beta` is the current value of its schedule; without it, the config's. The importance weight is (N
+        P(i)) ** -beta, divided by the largest. Rows are in memory that the next sample overwrites.
         """
         out = self._outs.get(batch_size) or self._out(batch_size)  # type: ignore[arg-type]
         batch_size = len(out.indices)
@@ -85,16 +85,16 @@ class PrioritisedReplay(ReplayBuffer):
         drawn = self._generator.random(batch_size)
         indices = tree.find((np.arange(batch_size) + drawn) * (tree.total / batch_size))
         priorities = tree.leaves[indices]
-        # N and the sum cancel out between a weight and the largest one, that of the least priority.
+        # N and the sum cancel between a weight and the largest one, which belongs to the smallest priority.
         least = tree.minimum if self.config.normalise == "all" else priorities.min()
         weights = torch.from_numpy(((least / priorities) ** beta).astype(np.float32))
         self._gather(indices, out)
         return Batch(out.batch.rows, out.batch.images, indices, upload(weights, self.device))
 
     def update_priorities(self, indices: NDArray[np.int64], td_errors: Tensor | Any) -> None:
-        """Give the transitions of a batch, by `batch.indices`, the priorities that their errors make.
+        """Set the priorities of a batch's transitions, by `batch.indices`, from their TD errors.
 
-        Call it before the next push, which may put other transitions in the same places.
+        Call it before the next push, which may overwrite these transitions.
         """
         self._learn_of_new()
         if isinstance(td_errors, Tensor):
@@ -110,7 +110,7 @@ class PrioritisedReplay(ReplayBuffer):
         self._largest = max(self._largest, float(priorities.max(initial=0.0)))
 
     def _learn_of_new(self) -> None:
-        """Enter what was pushed since into the tree: `_largest` has not changed in the meantime."""
+        """Add the transitions pushed since to the tree: `_largest` has not changed in the meantime."""
         count = min(self.total - self._num_known, self.capacity)
         if count:
             places = np.arange(self.total - count, self.total) % self.capacity
@@ -124,7 +124,7 @@ class PrioritisedReplay(ReplayBuffer):
         return super().state_dict() | {"priorities": priorities, "largest": self._largest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy everything back in place; the tree is built anew from its leaves."""
+        """Copy everything back in place; the tree is rebuilt from its leaves."""
         names = ("total", "priorities", "largest")
         states.check_keys(state, *names, optional=("capacity", "transitions", "generator"))
         size = min(states.whole(state, "total"), self.capacity)

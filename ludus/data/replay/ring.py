@@ -1,4 +1,4 @@
-"""A replay buffer: the newest transitions in one packed ring, drawn uniformly.
+"""A replay buffer: the newest transitions in one packed ring, sampled uniformly.
 
 Shapes: N envs, D numbers of an observation, k numbers of an action, A actions, B batch, W row width.
 """
@@ -20,32 +20,32 @@ from ludus.data.replay.segments import RingPieces
 from ludus.data.upload import upload
 from ludus.seeds import derive, read_generator
 
-# How many rows wait on the CPU before they are copied to a buffer on another device.
+# The number of rows staged on the CPU before they are copied to a buffer on another device.
 _STAGED = 1024
 
 
 class Batch(NamedTuple):
-    """Transitions as drawn; `RowLayout.split(batch.rows, batch.images)` names their pieces."""
+    """Sampled transitions; `RowLayout.split(batch.rows, batch.images)` names their columns."""
 
     rows: Tensor
     """(B, W) float32."""
     images: Tensor | None
-    """(B, 2 D) uint8: obs and next_obs, where observations are uint8."""
+    """(B, 2 D) uint8: obs and next_obs, if observations are uint8."""
     indices: NDArray[np.int64] | None
-    """(B,) the places in the ring, for `update_priorities`."""
+    """(B,) the indices in the ring, for `update_priorities`."""
     weights: Tensor | None
-    """(B,) float32: how much each transition counts in the loss; None where all count the same."""
+    """(B,) float32: the importance weight of each transition in the loss; None if all are 1."""
 
 
 class ReplayBuffer:
     """The last `capacity` transitions, one packed row each, in memory that is allocated once.
 
-    On another device than the CPU the rows live there; new ones wait in a small staging area and are
-    copied over before the next draw. The places drawn are the same on every device.
+    If the device is not the CPU the rows live there; new ones wait in a small staging area and are copied
+    over before the next sample. The sampled indices are the same on every device.
     """
 
     _more_names: ClassVar[tuple[str, ...]] = ()
-    """What the state of a subclass holds besides."""
+    """The further keys in the state of a subclass."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class ReplayBuffer:
         self.name = name
         self.device = device
         self.batch_size = batch_size
-        """How many transitions `sample` returns, unless it is told."""
+        """The number of transitions `sample` returns by default."""
         self.total = 0
-        """How many transitions were ever pushed; the next one goes to place `total % capacity`."""
+        """The number of transitions ever pushed; the next one goes to index `total % capacity`."""
         self._generator = np.random.Generator(np.random.PCG64(derive(seed, name)))
         self._rows = torch.zeros(capacity, layout.width, device=device)
         self._images: Tensor | None = None
@@ -80,7 +80,7 @@ class ReplayBuffer:
         self._outs: dict[int, _Out] = {}
 
     def _open_for_writing(self) -> None:
-        """Make NumPy views of where pushed rows go: the ring itself, or the staging area."""
+        """Create NumPy views of where pushed rows go: the ring itself, or the staging area."""
         self._is_staged = self.device.type != "cpu"
         rows, images = self._rows, self._images
         if self._is_staged:
@@ -93,11 +93,11 @@ class ReplayBuffer:
         self._next_obs, self._next_masks = columns[4:]
         self._limit = len(rows)
         self._at = 0
-        """Where in the target the next row goes."""
+        """The index in the target of the next row."""
 
     @property
     def size(self) -> int:
-        """How many transitions are held."""
+        """The number of transitions held."""
         return self.total if self.total < self.capacity else self.capacity
 
     def push(
@@ -109,10 +109,10 @@ class ReplayBuffer:
         next_obs_ND: NDArray[Any],
         next_masks: NDArray[Any] | None = None,
     ) -> None:
-        """Write N transitions over the oldest ones; everything is copied.
+        """Overwrite the oldest transitions with N new ones; everything is copied.
 
-        `discounts_N` stands where `dones` usually does, and says more: gamma**n where the episode went
-        on or was truncated, 0 where it terminated.
+        `discounts_N` replaces the usual `dones`, and says more: gamma**n if the episode went on or was
+        truncated, and 0 if it terminated.
         """
         start = self._at
         end = start + len(rewards_N)
@@ -153,7 +153,7 @@ class ReplayBuffer:
         self._at = 0
 
     def _flush(self) -> None:
-        """Copy what is staged to its place on the device."""
+        """Copy the staged rows to the device."""
         if not self._is_staged or self._at == 0:
             return
         for ring, staged in ((self._rows, self._target), (self._images, self._target_images)):
@@ -167,15 +167,15 @@ class ReplayBuffer:
         self._at = 0
 
     def sample(self, batch_size: int | None = None) -> Batch:
-        """Return transitions drawn uniformly, with replacement; `batch_size` of the buffer if not told.
+        """Return transitions sampled uniformly with replacement; by default the buffer's `batch_size`.
 
-        The batch is in memory that the next draw of the same size overwrites: copy what must stay.
+        The batch is in memory that the next sample of the same size overwrites: copy what must stay.
         """
         out = self._outs.get(batch_size) or self._out(batch_size)  # type: ignore[arg-type]
         size = self.size
         if not size:
             raise self._nothing_to_draw()
-        # Faster than Generator.integers; a product with a number below 1 never reaches `size`.
+        # Faster than Generator.integers; the product with a number below 1 never reaches `size`.
         self._generator.random(out=out.uniform)
         np.multiply(out.uniform, size, out=out.indices, casting="unsafe")
         self._gather(out.indices, out)
@@ -187,7 +187,7 @@ class ReplayBuffer:
         )
 
     def _gather(self, indices: NDArray[np.int64], out: _Out) -> None:
-        """Copy the rows at these places into `out`."""
+        """Copy the rows at these indices into `out`."""
         if self._is_staged:
             self._flush()
             places = upload(torch.from_numpy(indices), self.device)
@@ -195,7 +195,7 @@ class ReplayBuffer:
             if self._images is not None:
                 torch.index_select(self._images, 0, places, out=out.batch.images)
             return
-        # Twice as fast as index_select for small batches; "clip" because "raise" goes by a copy.
+        # Twice as fast as index_select for small batches; "clip" because "raise" makes a copy.
         out.ring.take(indices, 0, out.rows, "clip")
         if out.image_ring is not None:
             out.image_ring.take(indices, 0, out.images, "clip")

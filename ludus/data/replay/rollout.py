@@ -1,8 +1,8 @@
-"""The steps of one iteration of an on-policy agent, and the minibatches it learns from them.
+"""The steps of one iteration of an on-policy agent, and the minibatches it learns from.
 
     add ... add      T steps of N envs
     pack(rows)       the agent turns them into T*N rows: whatever its loss needs, advantages included
-    shuffle, next    each epoch goes through all rows once, in an order of its own
+    shuffle, next    each epoch iterates over all rows once, in a new order
 
 Shapes: T steps, N envs, D numbers of an observation, k numbers of an action, A actions, W row width.
 """
@@ -29,18 +29,18 @@ class Minibatch(NamedTuple):
     """Some of the packed rows."""
 
     rows: Tensor
-    """(B, W); the last one of an epoch is shorter where B does not divide T*N."""
+    """(B, W); the last one of an epoch is shorter if B does not divide T*N."""
     indices: Tensor
     """(B,) int64: step t of env n is t*N + n, to look up what is not in the rows."""
     images: Tensor | None
-    """(B, *obs_shape) uint8 on the device of the rows, where observations are images."""
+    """(B, *obs_shape) uint8 on the device of the rows, if observations are images."""
 
 
 class RolloutBuffer:
     """Arrays of (T, N, ...), allocated once and filled step by step.
 
-    The tensors `obs`, `actions`, `rewards`, `terminated`, `truncated`, `next_obs` and `masks` are on
-    the CPU; `next_obs` holds the final observation where an episode ended.
+    The tensors `obs`, `actions`, `rewards`, `terminated`, `truncated`, `next_obs` and `masks` are on the CPU;
+    `next_obs` holds the final observation where an episode ended.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class RolloutBuffer:
         self.num_envs = num_envs
         self.name = name
         self.device = device
-        """Where the packed rows are kept."""
+        """The device of the packed rows."""
         self.batch_size = batch_size
-        """How many rows `sample` returns, unless it is told."""
+        """The number of rows `sample` returns by default."""
         shape = (num_steps, num_envs)
         kind = torch.uint8 if layout.has_images else torch.float32
         self.obs = torch.zeros(*shape, *layout.obs_shape, dtype=kind)
@@ -72,12 +72,12 @@ class RolloutBuffer:
         self.truncated = torch.zeros(shape, dtype=torch.bool)
         self.next_obs = torch.zeros_like(self.obs)
         self.masks: Tensor | None = None
-        """(T, N, A) bool: the actions allowed at `obs`; None where the env offers no masks."""
+        """(T, N, A) bool: the actions allowed at `obs`; None if the env has no masks."""
         if layout.mask_width:
             self.masks = torch.zeros(*shape, layout.mask_width, dtype=torch.bool)
         self._views = [tensor.numpy() for tensor in self._tensors().values()]
         self.length = 0
-        """How many steps have been added since the last `clear`."""
+        """The number of steps added since the last `clear`."""
         self._generator = np.random.Generator(np.random.PCG64(derive(seed, name)))
         self._rows: Tensor | None = None
         self._order = torch.zeros(0, dtype=torch.int64)
@@ -128,13 +128,13 @@ class RolloutBuffer:
         self.length = step + 1
 
     def clear(self) -> None:
-        """Forget all steps and rows; the memory stays."""
+        """Drop all steps and rows; the memory stays."""
         self.length = self._position = 0
         self._rows = None
         self._order = self._order[:0]
 
     def pack(self, rows: Tensor) -> None:
-        """Take the rows to learn from, (T*N, W), which must not change from now on."""
+        """Set the rows to learn from, (T*N, W), which must not change from now on."""
         expected = self.length * self.num_envs
         if rows.ndim != 2 or len(rows) != expected:
             raise LudusError(
@@ -145,7 +145,7 @@ class RolloutBuffer:
         self._order, self._position = self._order[:0], 0
 
     def shuffle(self) -> None:
-        """Begin an epoch: draw the order in which the rows are taken."""
+        """Begin an epoch: draw the order of the rows."""
         if self._rows is None:
             raise LudusError(f"'{self.name}' has no rows to shuffle; pack them first")
         self._order = torch.from_numpy(self._generator.permutation(len(self._rows)))
@@ -153,7 +153,7 @@ class RolloutBuffer:
 
     @property
     def has_next(self) -> bool:
-        """Whether rows are left of this epoch."""
+        """Whether this epoch has rows left."""
         return self._position < len(self._order)
 
     def next(self, batch_size: int) -> Minibatch:
@@ -173,7 +173,7 @@ class RolloutBuffer:
         return Minibatch(self._rows.index_select(0, places), places, images)
 
     def sample(self, batch_size: int | None = None) -> Minibatch:
-        """Return the next rows of this epoch; where it has ended, those of another, newly shuffled."""
+        """Return the next rows of this epoch; after its end, those of a new, reshuffled one."""
         size = self.batch_size if batch_size is None else batch_size
         if size is None:
             raise LudusError(
@@ -190,7 +190,7 @@ class RolloutBuffer:
             yield self.next(batch_size)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the steps added so far, the packed rows, and where the epoch stands."""
+        """Return the steps added so far, the packed rows, and the position in the epoch."""
         return {
             "steps": {name: tensor[: self.length] for name, tensor in self._tensors().items()},
             "length": self.length,

@@ -1,4 +1,4 @@
-"""Say which columns of a packed float32 row hold which piece of a transition.
+"""The columns of a packed float32 row of a transition.
 
     float32 observations   row: obs | action | reward | discount | next_obs | next_mask
     uint8 observations     row: action | reward | discount | next_mask      images: obs | next_obs
@@ -19,24 +19,24 @@ from ludus.core.errors import ConfigError
 
 
 class Transitions(NamedTuple):
-    """The named pieces of a batch of rows; each is a view of it."""
+    """The named columns of a batch of rows; each is a view of it."""
 
     obs: Any
     """(B, *obs_shape), float32 or uint8."""
     actions: Any
     """(B, k)"""
     rewards: Any
-    """(B,), summed over n steps where the step processor does so."""
+    """(B,), summed over n steps if the step processor computes n-step returns."""
     discounts: Any
-    """(B,) what the value of next_obs counts for: gamma**n, and 0 where the episode terminated."""
+    """(B,) the factor of the value of next_obs: gamma**n, and 0 if the episode terminated."""
     next_obs: Any
     """(B, *obs_shape)"""
     next_masks: Any
-    """(B, A) of 1.0 for an action allowed at next_obs and 0.0 for another; None without masks."""
+    """(B, A) of 1.0 for an action allowed at next_obs, else 0.0; None without masks."""
 
 
 class RowLayout:
-    """The columns of a row, as slices, and how a batch of rows is split into its pieces."""
+    """The columns of a row, as slices, and the split of a batch of rows into them."""
 
     def __init__(
         self,
@@ -64,17 +64,17 @@ class RowLayout:
         self._widths = [piece.stop - piece.start for piece in slices]
         self._is_flat = len(self.obs_shape) == 1 and not self.has_images
         self.width = ends[-1]
-        """How many float32 columns a row has."""
+        """The number of float32 columns of a row."""
         self.image_width = 2 * self.obs_width if self.has_images else 0
-        """How many bytes a row of the uint8 ring has; 0 where observations are float32."""
+        """The number of bytes of a row of the uint8 ring; 0 if observations are float32."""
 
     def split(self, rows_BW: Any, images: Any = None) -> Transitions:
-        """Return the pieces of a batch as views of it: plain slicing, of tensors or NumPy arrays.
+        """Return the columns of a batch as views of it: plain slicing, of tensors or NumPy arrays.
 
-        `images` is the batch of the uint8 ring, where observations are uint8.
+        `images` is the batch of the uint8 ring, if observations are uint8.
         """
         if self._is_flat and isinstance(rows_BW, Tensor):
-            # The common case in one call: each slice of its own would cost as much.
+            # The common case in one call: each single slice would cost as much.
             obs, actions, rewards, discounts, next_obs, masks = rows_BW.split(self._widths, 1)
             rewards, discounts = rewards.squeeze(1), discounts.squeeze(1)
             return Transitions(

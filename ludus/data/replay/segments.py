@@ -1,10 +1,10 @@
-"""Save a ring of rows as immutable pieces, so that a checkpoint writes what is new and no more.
+"""Save a ring of rows as immutable segments, so that a checkpoint writes only what is new.
 
-Rows are counted from the first ever pushed, and cut every `length` of them. Of the rows still held,
+Rows are numbered from the first ever pushed, and cut into pieces of `length` rows. The rows held:
 
     head (tensors) | piece | piece | ... | piece (segments, each written once) | tail (tensors)
 
-So what a state holds follows from the content alone, never from when it was saved before.
+So a state depends on the content alone, never on when it was saved before.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _MAX_PIECES = 512
 
 
 def piece_length(capacity: int, row_bytes: int) -> int:
-    """Return how many rows a piece has; it depends on the shape of the ring alone."""
+    """Return the number of rows of a piece; it depends on the shape of the ring alone."""
     wanted = max(1, min(_ROWS, _BYTES // row_bytes))
     return min(capacity, max(wanted, -(-capacity // _MAX_PIECES)))
 
 
 class RingPieces:
-    """Takes the content of rings that turn together to pieces, and puts it back in place.
+    """Saves the content of rings that advance together as pieces, and restores it in place.
 
-    `rings` holds tensors of (capacity, ...), by name; row number n lies at place n % capacity.
+    `rings` holds tensors of (capacity, ...), by name; row number n is at index n % capacity.
     """
 
     def __init__(self, rings: Mapping[str, Tensor], *, finite: bool = True) -> None:
-        """`finite` says that a row saved with another number was damaged."""
+        """`finite` says that a saved row with a non-finite number is damaged."""
         self._rings = dict(rings)
         self._finite = finite
         self._capacity = len(next(iter(self._rings.values())))
@@ -47,9 +47,9 @@ class RingPieces:
         self._made: dict[int, Segment] = {}
 
     def save(self, total: int) -> dict[str, Any]:
-        """Return the rows held after `total` were pushed; only pieces not seen before are copied."""
+        """Return the rows held after `total` were pushed; only new pieces are copied."""
         head, pieces, tail = self._cuts(total)
-        # Pieces that the ring has overwritten are forgotten here.
+        # Pieces that the ring has overwritten are dropped here.
         made = {number: self._made.get(number) for number in pieces}
         self._made = {
             number: segment if segment and not segment.is_lost else self._make(number)
@@ -62,7 +62,7 @@ class RingPieces:
         }
 
     def load(self, saved: Mapping[str, Any], total: int) -> None:
-        """Put back what `save(total)` returned."""
+        """Restore what `save(total)` returned."""
         head, pieces, tail = self._cuts(total)
         states.check_keys(saved, "head", "pieces", "tail")
         segments = states.rows(saved, "pieces", length=len(pieces))
@@ -83,7 +83,7 @@ class RingPieces:
         self._made = dict(zip(pieces, segments, strict=True))
 
     def _cuts(self, total: int) -> tuple[tuple[int, int], range, tuple[int, int]]:
-        """Return from which row to which the head goes, the numbers of the pieces, and the tail."""
+        """Return the bounds of the head, the numbers of the pieces, and the bounds of the tail."""
         start = max(0, total - self._capacity)
         first, last = -(-start // self.length), total // self.length
         head = (start, min(first * self.length, total))
@@ -94,7 +94,7 @@ class RingPieces:
         return Segment.of(self._copy(number * self.length, (number + 1) * self.length))
 
     def _copy(self, start: int, end: int) -> dict[str, Tensor]:
-        """Return copies, on the CPU, of the rows from one number to another."""
+        """Return copies, on the CPU, of a range of rows."""
         cut = self._places(start, end)
         return {
             name: torch.cat([ring[low:high] for low, high in cut]).cpu()
@@ -102,7 +102,7 @@ class RingPieces:
         }
 
     def _check(self, tensors: Mapping[str, Tensor], start: int, end: int) -> None:
-        """Raise StateError unless these are the rows from one number to another."""
+        """Raise StateError unless these are the rows of this range."""
         states.check_keys(tensors, *self._rings)
         for name, ring in self._rings.items():
             states.shaped(tensors, name, ring, (end - start, *ring.shape[1:]), finite=self._finite)
@@ -116,7 +116,7 @@ class RingPieces:
                 done += high - low
 
     def _places(self, start: int, end: int) -> list[tuple[int, int]]:
-        """Return the one or two stretches of the ring where these rows lie."""
+        """Return the one or two slices of the ring that hold these rows."""
         low = start % self._capacity
         high = low + end - start
         if high <= self._capacity:

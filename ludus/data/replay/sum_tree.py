@@ -1,11 +1,11 @@
-"""A wide tree of sums over numbers that change, to draw places in proportion to them.
+"""A wide sum tree, to sample indices in proportion to priorities that change.
 
     top       one row of at most 4096 sums, searched as a whole
     sums      each the sum of the 16 below it
-    leaves    one number a place; 0 where there is nothing to draw
+    leaves    one priority per index; 0 where there is nothing to sample
 
-A parent is always the sum of its children, computed anew, and never changed by a difference: rounding
-errors cannot pile up, and the tree follows from the leaves alone, bit by bit.
+A parent is always recomputed as the sum of its children, never changed by a difference: rounding errors
+cannot accumulate, and the tree follows bit for bit from the leaves alone.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ludus.core.errors import LudusError
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
 
-# A running sum is slow along many short rows and quick along one long one: so the rows are short,
-# the top is long, and a million leaves have three levels.
+# A cumulative sum is slow along many short rows and fast along one long one: so the rows are short, the top
+# is long, and a million leaves have three levels.
 _FAN_OUT = 16
 _TOP = 4096
 
 
 class SumTree:
-    """Numbers of 0 or more by place, with their sum, their least and a search by running sum."""
+    """Non-negative numbers by index, with their sum, their minimum and a search by cumulative sum."""
 
     def __init__(self, capacity: int) -> None:
         self._sums: list[Floats] = []
@@ -42,19 +42,19 @@ class SumTree:
         self._sum_rows = [level.reshape(-1, _FAN_OUT) for level in self._sums[:-1]]
         self._least_rows = [level.reshape(-1, _FAN_OUT) for level in self._leasts[:-1]]
         self.leaves = self._sums[0][:capacity]
-        """The numbers themselves; read only, as parents must follow."""
+        """The numbers themselves; read only, as parents must be updated with them."""
         self.total = 0.0
         """The sum of all leaves."""
 
     @property
     def minimum(self) -> float:
-        """The least leaf that is not 0; infinite where all are."""
+        """The smallest leaf that is not 0; infinite if all are 0."""
         return float(np.minimum.reduce(self._leasts[-1]))
 
     def set(self, places: Places, values: Floats) -> None:
-        """Change the numbers at some places; where a place stands twice, the last value counts."""
+        """Set the numbers at some indices; if an index occurs twice, the last value counts."""
         values = np.asarray(values, dtype=np.float64)
-        # Written so that a NaN, of which every comparison is false, is refused too.
+        # Written so that NaN, for which every comparison is false, is refused too.
         if values.size and not (values.min() >= 0 and values.max() < np.inf):
             wrong = values[~((values >= 0) & (values < np.inf))][0]
             raise LudusError(f"a priority is {wrong}; priorities are finite and 0 or more")
@@ -63,7 +63,7 @@ class SumTree:
         for level, (sums, leasts) in enumerate(zip(self._sum_rows, self._least_rows, strict=True)):
             places = places // _FAN_OUT
             if len(sums) <= len(places):
-                # Where most rows have changed, all of them in order are quicker than some.
+                # If most rows have changed, reducing all of them in order is faster than gathering some.
                 np.add.reduce(sums, axis=1, out=self._sums[level + 1][: len(sums)])
                 np.minimum.reduce(leasts, axis=1, out=self._leasts[level + 1][: len(sums)])
             else:
@@ -79,14 +79,14 @@ class SumTree:
         self.set(np.arange(len(everything)), everything)
 
     def find(self, prefix_sums: Floats) -> Places:
-        """Return for each s the first place whose running sum is above it; never one that holds 0.
+        """Return for each s the first index whose cumulative sum is above it; never one that holds 0.
 
-        Each s is from 0 to below `total`; one that rounding put beyond finds the last place.
+        Each s is from 0 to below `total`; one that rounding put beyond it finds the last index.
         """
         if not self.total > 0:
             raise LudusError("every priority is 0, so nothing can be drawn; give some a priority")
-        # A sum may differ from the running sum of its children in the last bit. Held below that
-        # running sum, a search ends at a child which adds to it, so at one that is not 0.
+        # A sum may differ from the cumulative sum of its children in the last bit. Kept below that
+        # cumulative sum, a search ends at a child that adds to it, so at one that is not 0.
         running = np.add.accumulate(self._sums[-1])
         left = np.minimum(prefix_sums, np.nextafter(running[-1], 0.0))
         places: Places = running.searchsorted(left, "right")

@@ -1,1 +1,1 @@
-"""The data sets a config can name: one kind a file, found by listing this folder."""
+"""The data sets a config can name: one kind per file, found by listing this folder."""

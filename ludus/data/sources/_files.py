@@ -1,4 +1,4 @@
-"""Files that a config names: found, named in errors, and known by a hash of some of their bytes."""
+"""Files that a config names: located, named in errors, and identified by a hash of some of their bytes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ludus.core.errors import ConfigError
 from ludus.data.batches.seeded_loader import spread
 
 NUM_SAMPLES = 256
-"""How many pieces of a file, or files of a folder, are hashed: enough to notice other data, soon done."""
+"""The number of pieces of a file, or files of a folder, that are hashed: fast, yet notices other data."""
 _SAMPLE_BYTES = 1 << 16
 
 
 def existing(path: str, *, key: str, folder: bool = False) -> Path:
-    """Return the file or folder that a key names; raise ConfigError where there is none."""
+    """Return the file or folder that a key names; raise ConfigError if there is none."""
     found = Path(path).expanduser()
     what, other = ("folder", "file") if folder else ("file", "folder")
     try:
@@ -35,7 +35,7 @@ def existing(path: str, *, key: str, folder: bool = False) -> Path:
 
 
 def name_of(path: Path) -> str:
-    """Return a data set's name, which stands in the names of saved models."""
+    """Return a data set's name, which appears in the names of saved models."""
     return re.sub(r"[^a-z0-9]+", "_", path.resolve().stem.lower()).strip("_") or "data"
 
 

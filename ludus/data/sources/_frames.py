@@ -1,4 +1,4 @@
-"""Make examples of the columns of a table that a user brings: numbers, categories, classes.
+"""Build examples from the columns of a user's table: numbers, categories, classes.
 
 Shapes: N rows, D columns, K targets.
 """
@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 class FrameConfig(TableConfig):
-    """Which columns of a file are learned from, and how they become numbers."""
+    """The columns of a file to learn from, and their encoding as numbers."""
 
     path: Annotated[str, Field(min_length=1)]
     """The file; a relative path is taken from the working directory."""
@@ -30,15 +30,14 @@ class FrameConfig(TableConfig):
     features: list[str] | None
     """The columns to learn from, in this order; null takes all that are not targets."""
     task: Literal["classification", "regression"]
-    """Whether the target is a class, any text or number, or numbers."""
+    """classification if the target is a class, any text or number; regression if it is numbers."""
     one_hot: list[str]
-    """The features that are categories: each becomes one column of 0 and 1 for every value it has."""
+    """The categorical features: each is one-hot encoded, one column of 0 and 1 for every value."""
     missing: Literal["refuse", "mean", "zero"]
-    """What an empty cell of a feature does: the file is refused, or the cell is filled with the mean of the
-    training rows or with 0."""
+    """Empty cells of a feature: refuse the file, or fill them with the mean of the training rows or 0."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the problems that only a combination of keys shows."""
         if self.task == "classification" and len(self.targets) > 1:
             yield f"'targets' names {len(self.targets)} columns, but classification has one; name one"
         for key, names in (("targets", self.targets), ("features", self.features or [])):
@@ -55,23 +54,23 @@ class FrameConfig(TableConfig):
 
 
 class Frame(Protocol):
-    """A table that was read: columns by name."""
+    """A table in memory: columns by name."""
 
     @property
     def names(self) -> Sequence[str]:
         """The columns, in the order of the file."""
 
     def __len__(self) -> int:
-        """Return how many rows there are."""
+        """Return the number of rows."""
 
     def numbers(self, name: str, *, remedy: str) -> np.ndarray:
-        """Return a column as float64, NaN where a cell is empty; raise ConfigError if it holds text."""
+        """Return a column as float64, NaN for an empty cell; raise ConfigError if it holds text."""
 
     def texts(self, name: str) -> Sequence[str | None]:
-        """Return a column as texts, None where a cell is empty."""
+        """Return a column as texts, None for an empty cell."""
 
     def where(self, row: int) -> str:
-        """Return what a row is called in an error: line 7, or row 6."""
+        """Return the name of a row in an error: line 7, or row 6."""
 
 
 def split_frame(frame: Frame, config: FrameConfig, name: str, generator: torch.Generator) -> Splits:
@@ -87,7 +86,7 @@ def split_frame(frame: Frame, config: FrameConfig, name: str, generator: torch.G
         values_ND, names = _feature(frame, config, feature, train.numpy())
         pieces.append(values_ND)
         columns += names
-    # In float64 until they are scaled: as float32 two Unix times of one minute would be the same number.
+    # In float64 until they are scaled: as float32, two Unix times a minute apart could be equal.
     inputs = torch.from_numpy(np.concatenate(pieces, 1, dtype=np.float64))
     if config.standardise:
         inputs = standardised(inputs, train)
@@ -154,7 +153,7 @@ def _targets(frame: Frame, config: FrameConfig) -> tuple[Tensor, list[str]]:
 def _feature(
     frame: Frame, config: FrameConfig, name: str, train_rows: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
-    """Return the columns that a feature becomes, values_ND, and their names."""
+    """Return the encoded columns of a feature, values_ND, and their names."""
     remedy = "fill it in, or set data.missing to mean or zero"
     if name in config.one_hot:
         texts = frame.texts(name)
@@ -186,7 +185,7 @@ def _feature(
 
 
 def _finite(frame: Frame, config: FrameConfig, name: str) -> np.ndarray:
-    """Return a column of numbers that float32 can hold; NaN where a cell is empty."""
+    """Return a column of numbers within the range of float32; NaN for an empty cell."""
     remedy = "name it in data.one_hot, or leave it out of data.features"
     if name in config.targets:
         remedy = "set data.task to classification if it holds classes"
@@ -212,7 +211,7 @@ def _refuse_missing(
 
 
 def _in_order(values: set[str]) -> list[str]:
-    """Return values in the order of their numbers if all are numbers, else by the alphabet."""
+    """Return values in numerical order if all are numbers, else alphabetically."""
     try:
         return sorted(values, key=lambda value: (float(value), value))
     except ValueError:

@@ -1,6 +1,6 @@
-"""Pictures in folders: listed, decoded by Pillow when they are asked for, cropped and flipped by chance.
+"""Images in folders: listed, decoded by Pillow on demand, randomly cropped and flipped.
 
-Shapes: N pictures, B of a batch, C channels, H height, W width.
+Shapes: N images, B of a batch, C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image as Picture
 
 Box = tuple[float, float, float, float]
-"""Left, top, right and bottom of a part of a picture, in pixels."""
+"""Left, top, right and bottom of a crop of an image, in pixels."""
 
 _NUM_TRIES = 10
 _NUM_NAMED = 10
-"""How many pictures that cannot be read are named; of more only the number is told, as it doubles."""
+"""The number of unreadable images that are named; beyond it only the count is reported, as it doubles."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The pictures of a folder, without their pixels."""
+    """The images of a folder, without their pixels."""
 
     root: Path
     names: np.ndarray
@@ -45,14 +45,14 @@ class Listing:
     sizes: np.ndarray
     """The size of each file."""
     targets: np.ndarray
-    """The class of each picture."""
+    """The class of each image."""
 
     def name(self, row: int) -> str:
-        """Return the path of a picture below the root."""
+        """Return the path of an image below the root."""
         return bytes(self.names[row]).decode(errors="surrogateescape")
 
     def path(self, row: int) -> Path:
-        """Return the path of a picture."""
+        """Return the path of an image."""
         return self.root / self.name(row)
 
     @cached_property
@@ -66,20 +66,20 @@ class Listing:
 
 @dataclass(frozen=True)
 class View:
-    """What is shown of a picture, and how."""
+    """The crop, size and augmentation of an image."""
 
     height: int
     width: int
     channels: int
     resize: int | None
-    """What the shorter side becomes before the centre is cropped; None stretches the whole picture."""
+    """The length of the shorter side before the centre crop; None stretches the whole image."""
     scale: Sequence[float] | None
-    """The least and the largest share of the area of a random crop; None crops the centre."""
+    """The smallest and the largest fraction of the area in a random crop; None crops the centre."""
     ratio: Sequence[float] | None
     flip: float
 
     def box(self, width: int, height: int) -> Box:
-        """Return the part of a picture of this size that is shown, drawn where crops are random."""
+        """Return the crop of an image of this size, drawn at random if crops are random."""
         if self.scale is not None and self.ratio is not None:
             return random_box(width, height, self.scale, self.ratio)
         if self.resize is None:
@@ -89,7 +89,7 @@ class View:
 
 
 def random_box(width: int, height: int, scale: Sequence[float], ratio: Sequence[float]) -> Box:
-    """Return a part with a random area and shape, drawn as torchvision's RandomResizedCrop does."""
+    """Return a crop of random area and aspect ratio, drawn as torchvision's RandomResizedCrop does."""
     for _ in range(_NUM_TRIES):
         area = width * height * random.uniform(*scale)
         shape = math.exp(random.uniform(math.log(ratio[0]), math.log(ratio[1])))
@@ -97,7 +97,7 @@ def random_box(width: int, height: int, scale: Sequence[float], ratio: Sequence[
         if 0 < wide <= width and 0 < high <= height:
             left, top = random.randint(0, width - wide), random.randint(0, height - high)
             return float(left), float(top), float(left + wide), float(top + high)
-    # A picture too long for any such shape: the largest part in the middle that is not.
+    # The image is too elongated for any such ratio: the largest centre crop within the bounds.
     shape = min(max(width / height, ratio[0]), ratio[1])
     return _centred(width, height, min(width, height * shape), min(height, width / shape))
 
@@ -108,18 +108,18 @@ def _centred(width: int, height: int, wide: float, high: float) -> Box:
 
 
 def decode(data: bytes, view: View) -> Tensor:
-    """Return the part of a picture that is shown, uint8 (C, H, W); raise whatever a decoder raises."""
+    """Return the crop of an image, uint8 (C, H, W); raise whatever a decoder raises."""
     from PIL import Image
 
     with warnings.catch_warnings():
-        # Decoders warn of odd metadata, which changes no pixel.
+        # Decoders warn about odd metadata, which affects no pixel.
         warnings.simplefilter("ignore")
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size
             box = view.box(width, height)
             mode = "RGB" if view.channels == 3 else "L"
             least = width * view.width / (box[2] - box[0]), height * view.height / (box[3] - box[1])
-            # A JPEG is decoded no larger than it has to be for this part.
+            # A JPEG is decoded no larger than needed for this crop.
             image.draft(None, (math.ceil(least[0]), math.ceil(least[1])))
             x, y = image.size[0] / width, image.size[1] / height
             box = box[0] * x, box[1] * y, box[2] * x, box[3] * y
@@ -149,7 +149,7 @@ def _converted(image: Picture, mode: str) -> Picture:
 
 
 def problem_of(path: Path, *, header_only: bool = False) -> str | None:
-    """Return why a picture cannot be decoded; None if it can."""
+    """Return why an image cannot be decoded; None if it can."""
     from PIL import Image, UnidentifiedImageError
 
     data = read_bytes(path) if not header_only else None
@@ -164,7 +164,7 @@ def problem_of(path: Path, *, header_only: bool = False) -> str | None:
     except MemoryError:
         raise
     except Exception as error:
-        # What a decoder raises for a broken file depends on the format and on how it is broken.
+        # A decoder's exception for a broken file depends on the format and on the damage.
         if isinstance(error, UnidentifiedImageError):
             return "it is no picture" if path.stat().st_size else "it is empty"
         return (str(error).splitlines() or [type(error).__name__])[0]
@@ -172,7 +172,7 @@ def problem_of(path: Path, *, header_only: bool = False) -> str | None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what is in a file; one that cannot be read is the disk's mistake, not a broken picture."""
+    """Return the content of a file; a read error is the disk's fault, not a broken image."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -182,7 +182,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 class Pictures(FileDataset):
-    """Pictures and their classes, decoded one by one; normalised on the device."""
+    """Images and their classes, decoded one by one; normalised on the device."""
 
     def __init__(
         self,
@@ -208,7 +208,7 @@ class Pictures(FileDataset):
     def __getitem__(self, index: int) -> tuple[Any, ...]:
         """Return uint8 pixels (C, H, W) and the class; with `skip` also the row that was replaced, or -1.
 
-        In the place of a picture that cannot be decoded stands the next one that can, with its class.
+        An image that cannot be decoded is replaced by the next one that can, with its class.
         """
         for step in range(len(self)):
             row = int(self.rows[(index + step) % len(self)])
@@ -227,7 +227,7 @@ class Pictures(FileDataset):
         except MemoryError:
             raise
         except Exception:
-            # What a decoder raises for a broken file depends on the format and on how it is broken.
+            # A decoder's exception for a broken file depends on the format and on the damage.
             if self._skips:
                 return None
         raise LudusError(
@@ -235,7 +235,7 @@ class Pictures(FileDataset):
         )
 
     def received(self, batch: object) -> Any:
-        """Return pixels and classes, and note which pictures were replaced."""
+        """Return pixels and classes, and note which images were replaced."""
         assert isinstance(batch, list)
         if self._skips:
             *batch, replaced_B = batch
@@ -244,7 +244,7 @@ class Pictures(FileDataset):
         return batch
 
     def finished(self, inputs: Tensor) -> Tensor:
-        """Return float32 (B, C, H, W): from 0 to 1, less the mean, divided by the deviation."""
+        """Return float32 (B, C, H, W): scaled to 0..1, minus the mean, divided by the standard deviation."""
         if inputs.device not in self._constants:
             mean, std = torch.tensor(self._mean), torch.tensor(self._std)
             both = (1 / (255 * std), -mean / std)
@@ -263,7 +263,7 @@ class Pictures(FileDataset):
             self._untold.append(row)
 
     def news(self) -> Sequence[str]:
-        """Return which pictures were replaced, by name as long as they are few."""
+        """Return which images were replaced, by name as long as they are few."""
         rows, self._untold = self._untold, []
         count, named = len(self._broken), []
         for place, row in enumerate(rows, start=count - len(rows) + 1):

@@ -1,4 +1,4 @@
-"""Load one of scikit-learn's built-in tables, split it and bring its columns to one scale.
+"""Load one of scikit-learn's built-in tables, split it and standardise its columns.
 
 Shapes: N examples, D columns.
 """
@@ -18,14 +18,14 @@ from ludus.data.batches.splits import Examples, Splits, split_rows
 
 
 class TableConfig(StrictConfig):
-    """How a table is divided and scaled."""
+    """The split and scaling of a table."""
 
     validation_fraction: Fraction
-    """The share of the examples kept for validation."""
+    """The fraction of the examples kept for validation."""
     test_fraction: Fraction
-    """The share of the examples kept for the final test."""
+    """The fraction of the examples kept for the final test."""
     standardise: bool
-    """Bring every column to mean 0 and deviation 1, measured on the training examples."""
+    """Standardise every column to mean 0 and standard deviation 1, measured on the training examples."""
 
 
 def load_table(
@@ -44,7 +44,7 @@ def load_table(
 
 
 def built_in(name: str) -> Any:
-    """Return sklearn.datasets, or raise ConfigError where scikit-learn is missing."""
+    """Return sklearn.datasets, or raise ConfigError if scikit-learn is missing."""
     try:
         from sklearn import datasets
     except ImportError:
@@ -86,8 +86,8 @@ def split_table(
 
 
 def standardised(values_ND: Tensor, rows: Tensor) -> Tensor:
-    """Return columns with mean 0 and deviation 1 in these rows."""
+    """Return columns with mean 0 and standard deviation 1 in these rows."""
     mean_D = values_ND[rows].mean(0)
     deviation_D = values_ND[rows].std(0)
-    # A column that never changes has no scale of its own.
+    # A constant column has no scale.
     return (values_ND - mean_D) / torch.where(deviation_D > 0, deviation_D, 1.0)

@@ -1,4 +1,4 @@
-"""Texts in Arrow tables, tokenized one row at a time and padded batch by batch."""
+"""Texts in Arrow tables, tokenized row by row and padded batch by batch."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ludus.core.errors import ConfigError, nearest
 
 _KEY = "data.kind huggingface"
 _IGNORED = -100
-"""The target that losses of transformers and torch leave out."""
+"""The target that the losses of transformers and torch ignore."""
 
 
 class Tokenizer(Protocol):
-    """A tokenizer of transformers, as far as it is used here."""
+    """The part of a transformers tokenizer that is used here."""
 
     pad_token_id: int | None
 
@@ -27,7 +27,7 @@ class Tokenizer(Protocol):
         """Return the token ids of a text, or of a pair."""
 
     def pad(self, rows: object, **options: object) -> dict[str, Tensor]:
-        """Return rows of one length."""
+        """Return rows padded to one length."""
 
     def get_vocab(self) -> dict[str, int]:
         """Return the id of every token."""
@@ -45,14 +45,14 @@ class Rows(Protocol):
 
 
 class PadBatch:
-    """Makes a batch of tokenized rows: token ids, their mask and the labels, as tensors by name."""
+    """Collates tokenized rows into a batch: token ids, attention mask and labels, as tensors by name."""
 
     def __init__(self, tokenizer: Tokenizer, *, padding: str, max_length: int, task: str) -> None:
         self.tokenizer, self.task = tokenizer, task
         self._padding, self._max_length = padding, max_length
 
     def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """Return the batch; where nothing but padding is, a language model has no target."""
+        """Return the batch; a language model has no target at padding."""
         tokens = [{name: row[name] for name in row if name != "labels"} for row in rows]
         length = self._max_length if self._padding == "max_length" else None
         padded = self.tokenizer.pad(
@@ -60,7 +60,7 @@ class PadBatch:
         )
         batch: dict[str, Tensor] = dict(padded)
         if self.task == "causal_lm":
-            # By the mask and not by the token: many tokenizers pad with the token that ends a text.
+            # By the mask and not by the token: many tokenizers pad with the end-of-text token.
             batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, _IGNORED)
         else:
             batch["labels"] = torch.tensor([row["labels"] for row in rows])
@@ -68,7 +68,7 @@ class PadBatch:
 
 
 class TokenizedTexts(Dataset[dict[str, Any]]):
-    """Rows of an Arrow table as token ids, and a label where there is one."""
+    """Rows of an Arrow table as token ids, and a label if there is one."""
 
     name = "huggingface"
 
@@ -86,7 +86,7 @@ class TokenizedTexts(Dataset[dict[str, Any]]):
         _check_columns(rows, text, label)
 
     def only(self, indices: Sequence[int]) -> TokenizedTexts:
-        """Return some of the rows, which stay where they are."""
+        """Return some of the rows, which are not copied."""
         part = TokenizedTexts.__new__(TokenizedTexts)
         vars(part).update(vars(self), _rows=self._rows.select(indices))
         return part
@@ -104,7 +104,7 @@ class TokenizedTexts(Dataset[dict[str, Any]]):
         return example
 
     def check_network(self, network: nn.Module) -> None:
-        """Raise ConfigError where the tokens or the labels are not those of this network."""
+        """Raise ConfigError if the tokens or the labels do not fit this network."""
         tokenizer, key = self.collate.tokenizer, "data.tokenizer"
         owners = (part for part in network.modules() if hasattr(part, "get_input_embeddings"))
         own: Any = next(owners, None)
@@ -143,7 +143,7 @@ class TokenizedTexts(Dataset[dict[str, Any]]):
 
 
 def open_tokenizer(path: str) -> Tokenizer:
-    """Return the tokenizer in a local folder; raise ConfigError where it cannot pad."""
+    """Return the tokenizer in a local folder; raise ConfigError if it cannot pad."""
     transformers = optional("transformers", key=_KEY, extra="huggingface")
     if not Path(path).is_dir():
         raise ConfigError(
@@ -165,7 +165,7 @@ def open_tokenizer(path: str) -> Tokenizer:
 
 
 def open_rows(path: str, *, key: str, columns: Sequence[str]) -> Rows:
-    """Return the rows of a folder, memory-mapped, or of a file; raise ConfigError where there are none."""
+    """Return the rows of a folder, memory-mapped, or of a file; raise ConfigError if there are none."""
     datasets = optional("datasets", key=_KEY, extra="huggingface")
     place = Path(path)
     if (place / "dataset_dict.json").is_file():
@@ -192,7 +192,7 @@ def open_rows(path: str, *, key: str, columns: Sequence[str]) -> Rows:
 
 
 def _table(file: Path, key: str) -> Any:
-    """Return the Arrow table of a file, by the end of its name."""
+    """Return the Arrow table of a file, by its suffix."""
     readers = {".parquet": "parquet", ".json": "json", ".jsonl": "json", ".csv": "csv"}
     if not file.is_file() or file.suffix not in readers:
         raise ConfigError(
@@ -206,7 +206,7 @@ def _table(file: Path, key: str) -> Any:
 
 
 def _check_columns(rows: Rows, text: Sequence[str], label: str | None) -> None:
-    """Raise ConfigError for empty cells, and for labels that are no numbers."""
+    """Raise ConfigError for empty cells, and for labels that are not numbers."""
     for column in [*text, *([] if label is None else [label])]:
         if missing := rows.data.column(column).null_count:
             raise ConfigError(

@@ -16,7 +16,7 @@ class BreastCancer:
     """569 tumours described by 30 measurements, benign or malignant."""
 
     class Config(TableConfig):
-        """How the examples are divided and scaled."""
+        """The split and scaling of the examples."""
 
         kind: Literal["breast_cancer"]
         """569 tumours described by 30 measurements, benign or malignant."""

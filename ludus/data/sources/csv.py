@@ -1,4 +1,4 @@
-"""A table in a CSV file: a line of column names, then one example a line."""
+"""A table in a CSV file: a line of column names, then one example per line."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ludus.data.sources._files import existing, name_of
 from ludus.data.sources._frames import FrameConfig, split_frame
 
 _EMPTY = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
-"""What an empty cell may hold."""
+"""The texts that mean an empty cell."""
 
 
 @register("dataset", "csv")
 class Csv:
-    """A table in a CSV file: a line of column names, then one example a line."""
+    """A table in a CSV file: a line of column names, then one example per line."""
 
     class Config(FrameConfig):
-        """Which columns are learned from, how they become numbers, and how the rows are divided."""
+        """The columns to learn from, their encoding as numbers, and the split of the rows."""
 
         kind: Literal["csv"]
         """A CSV file in UTF-8 whose first line names the columns; it is read into memory."""
@@ -47,7 +47,7 @@ class Csv:
 
 
 class CsvFrame:
-    """The cells of a CSV file, as text until a column is asked for."""
+    """The cells of a CSV file, kept as text until a column is read."""
 
     def __init__(self, path: Path, delimiter: str) -> None:
         self._path, self._delimiter = path, delimiter
@@ -71,7 +71,7 @@ class CsvFrame:
             bad.append(row)
             return "skip"
 
-        # One thread, because only then a bad row has a number.
+        # One thread, because only then does a bad row have a number.
         read = arrow_csv.ReadOptions(use_threads=False)
         try:
             parse = arrow_csv.ParseOptions(
@@ -103,12 +103,12 @@ class CsvFrame:
         return table
 
     def _header(self) -> list[str]:
-        """Return the first row that is not empty; a cell of it may hold line breaks."""
+        """Return the first row that is not empty; its cells may hold line breaks."""
         with self._path.open(encoding="utf-8-sig", newline="") as file:
             return next((row for row in csv.reader(file, delimiter=self._delimiter) if row), [])
 
     def numbers(self, name: str, *, remedy: str) -> np.ndarray:
-        """Return a column as float64, NaN where a cell is empty."""
+        """Return a column as float64, NaN for an empty cell."""
         import pyarrow
         from pyarrow import compute
 
@@ -124,7 +124,7 @@ class CsvFrame:
         return np.asarray(found.to_numpy(), dtype=np.float64)
 
     def texts(self, name: str) -> Sequence[str | None]:
-        """Return a column as texts, None where a cell is empty."""
+        """Return a column as texts, None for an empty cell."""
         texts: list[str | None] = self._table.column(name).to_pylist()
         return texts
 
@@ -133,7 +133,7 @@ class CsvFrame:
         return self._line(row)
 
     def _line(self, row: int) -> str:
-        """Count lines, because a cell may hold line breaks and empty lines are no rows."""
+        """Count lines, because a cell may hold line breaks and empty lines are not rows."""
         with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             reader, seen, start = csv.reader(file, delimiter=self._delimiter), -2, 1
             try:
@@ -148,16 +148,16 @@ class CsvFrame:
 
 
 _PLAIN = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*")
-"""How a number is spelt that every reader takes."""
+"""A number in a spelling that every reader accepts."""
 
 
 def _first_text(cells: Sequence[str | None]) -> tuple[int, str]:
-    """Return the first cell that is no number, and its row."""
+    """Return the first cell that is not a number, and its row."""
     for row, text in enumerate(cells):
         try:
             float(text or 0)
         except ValueError:
             return row, str(text)
-    # Python takes spellings of numbers that the table does not, such as 1_000 and digits of other scripts.
+    # Python accepts spellings of numbers that Arrow does not, such as 1_000 and digits of other scripts.
     odd = [(row, text) for row, text in enumerate(cells) if text and not _PLAIN.fullmatch(text)]
     return odd[0] if odd else next((row, text) for row, text in enumerate(cells) if text)

@@ -16,7 +16,7 @@ class Diabetes:
     """442 patients described by 10 measurements; the target is the progress of their illness."""
 
     class Config(TableConfig):
-        """How the examples are divided and scaled."""
+        """The split and scaling of the examples."""
 
         kind: Literal["diabetes"]
         """442 patients described by 10 measurements; the target is the progress of their illness."""

@@ -16,7 +16,7 @@ class Digits:
     """1,797 handwritten digits, 8 x 8 pixels each, in ten classes."""
 
     class Config(TableConfig):
-        """How the examples are divided and scaled."""
+        """The split and scaling of the examples."""
 
         kind: Literal["digits"]
         """1,797 handwritten digits, 8 x 8 pixels each, in ten classes."""

@@ -1,4 +1,4 @@
-"""Texts in a local file or a folder of Hugging Face's datasets, tokenized by a local tokenizer."""
+"""Texts in a local file or a folder of Hugging Face datasets, tokenized by a local tokenizer."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from ludus.data.sources._texts import PadBatch, TokenizedTexts, open_rows, open_
 
 @register("dataset", "huggingface")
 class HuggingFaceTexts:
-    """Rows of text with a label each, or texts to continue; a row is tokenized when it is asked for."""
+    """Rows of text with a label each, or texts to continue; a row is tokenized on demand."""
 
     class Config(StrictConfig):
-        """Where the texts are, how they are divided, and how they become tokens."""
+        """The location of the texts, their split, and their tokenization."""
 
         kind: Literal["huggingface"]
         """Texts of a local file or folder, as dict batches for transformers models."""
         path: str
         """The examples: a folder that datasets' save_to_disk wrote, or a .parquet, .json(l) or .csv file."""
         validation_path: str | None
-        """Such a folder or file with the validation examples; null takes a share of those at path."""
+        """Such a folder or file with the validation examples; null takes a fraction of those at path."""
         test_path: str | None
-        """Such a folder or file with the test examples; null takes a share of those at path."""
+        """Such a folder or file with the test examples; null takes a fraction of those at path."""
         validation_fraction: Fraction
-        """The share of the examples at path kept for validation."""
+        """The fraction of the examples at path kept for validation."""
         test_fraction: Fraction
-        """The share of the examples at path kept for the final test."""
+        """The fraction of the examples at path kept for the final test."""
         task: Literal["classification", "causal_lm"]
-        """What is learned: the label of each text, or each next token of it."""
+        """The target: the label of each text, or each next token (causal language modelling)."""
         text: Annotated[list[str], Field(min_length=1, max_length=2)]
         """The column of the texts; two columns are a pair of texts, joined as the tokenizer does it."""
         label: str | None
-        """The column of the labels, whole numbers from 0 (or numbers to predict); null for causal_lm."""
+        """The column of the labels, integers from 0 (or numbers to predict); null for causal_lm."""
         tokenizer: str
-        """A local folder with the tokenizer, as its save_pretrained wrote it."""
+        """A local folder with the tokenizer, as save_pretrained wrote it."""
         max_length: Positive
-        """How many tokens a text has at most; the rest of a longer one is cut off."""
+        """The maximum number of tokens of a text; longer ones are truncated."""
         padding: Literal["longest", "max_length"]
         """Pad each batch to its longest text, or all to max_length."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what only shows when keys are read together."""
+            """Yield the problems that only a combination of keys shows."""
             for role in ("validation", "test"):
                 if getattr(self, f"{role}_path") is not None and getattr(self, f"{role}_fraction"):
                     yield f"'{role}_path' names the examples, so '{role}_fraction' must be 0"
@@ -60,14 +60,14 @@ class HuggingFaceTexts:
 
     @staticmethod
     def code_modules(config: Config) -> list[str]:
-        """Return the libraries whose versions decide what a text becomes."""
+        """Return the libraries whose versions affect the tokens of a text."""
         return ["datasets", "tokenizers", "transformers"]
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def load(self, generator: torch.Generator) -> Splits:
-        """Return the texts, split by the generator; rows stay on the disk where that is Arrow's."""
+        """Return the texts, split by the generator; rows in Arrow format stay on the disk."""
         config = self._config
         tokenizer = open_tokenizer(config.tokenizer)
         collate = PadBatch(

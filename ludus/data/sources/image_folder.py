@@ -1,4 +1,4 @@
-"""Pictures in a folder, one sub-folder a class."""
+"""Images in a folder, one sub-folder per class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ludus.data.sources._pictures import Listing, Pictures, View, problem_of
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _SPLITS = ("train", "val", "validation", "test")
-# How many pictures are looked at before training: whole, or their headers alone, which is quick.
+# The number of images checked before training: decoded whole, or by their headers alone, which is fast.
 _NUM_DECODED = 64
 _NUM_OPENED = 4096
 
@@ -30,15 +30,15 @@ Range = Annotated[list[PositiveFloat], Field(min_length=2, max_length=2)]
 
 
 class RandomCropConfig(StrictConfig):
-    """A part of a random area and shape, brought to the size of the inputs (RandomResizedCrop)."""
+    """A crop of random area and aspect ratio, resized to the size of the inputs (RandomResizedCrop)."""
 
     scale: Range
-    """The least and the largest share of the picture's area, such as [0.08, 1.0]."""
+    """The smallest and the largest fraction of the image's area, such as [0.08, 1.0]."""
     ratio: Range
-    """The least and the largest width of the part divided by its height, such as [0.75, 1.333]."""
+    """The smallest and the largest aspect ratio (width / height), such as [0.75, 1.333]."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the problems that only a combination of keys shows."""
         for key, (least, most) in (("scale", self.scale), ("ratio", self.ratio)):
             if least > most:
                 yield f"'{key}' is [{least}, {most}]; give the smaller number first"
@@ -48,40 +48,40 @@ class RandomCropConfig(StrictConfig):
 
 @register("dataset", "image_folder")
 class ImageFolder:
-    """Pictures in a folder, one sub-folder a class, read when they are needed."""
+    """Images in a folder, one sub-folder per class, read on demand."""
 
     class Config(StrictConfig):
-        """Where the pictures are, how they are divided, and what the network sees of them."""
+        """The location of the images, their split, and their size and augmentation."""
 
         kind: Literal["image_folder"]
-        """Pictures (JPEG, PNG and others) in a folder with one sub-folder a class."""
+        """Images (JPEG, PNG and others) in a folder with one sub-folder per class."""
         path: Annotated[str, Field(min_length=1)]
         """The folder that holds the classes, or train/, val/ and test/ with the classes in each."""
         validation_fraction: Fraction | None
-        """The share of the training pictures kept for validation; null: those in the folder val/."""
+        """The fraction of the training images kept for validation; null: those in the folder val/."""
         test_fraction: Fraction | None
-        """The share of the training pictures kept for the final test; null: those in the folder test/."""
+        """The fraction of the training images kept for the final test; null: those in the folder test/."""
         height: Positive
         """The height of an input in pixels."""
         width: Positive
         """The width of an input in pixels."""
         channels: Literal[1, 3]
-        """3 for RGB, 1 for grey; pictures are converted."""
+        """3 for RGB, 1 for grey; images are converted."""
         resize: Positive | None
-        """Bring the shorter side to this many pixels and crop the centre; null stretches pictures."""
+        """Resize the shorter side to this many pixels and crop the centre; null stretches images."""
         random_crop: RandomCropConfig | None
-        """Train on random parts of the pictures; null trains on what is also validated on."""
+        """Train on random crops of the images; null trains on the crops used for validation."""
         horizontal_flip: Annotated[float, Field(ge=0, le=1)]
-        """How likely a training picture is mirrored left to right; 0 never does."""
+        """The probability that a training image is mirrored left to right; 0 means never."""
         mean: list[float]
-        """What is subtracted from each channel, pixels being from 0 to 1."""
+        """The mean to subtract from each channel, with pixels scaled to 0..1."""
         std: list[PositiveFloat]
-        """What each channel is then divided by."""
+        """The standard deviation to divide each channel by."""
         broken: Literal["refuse", "skip"]
-        """A picture that cannot be decoded ends the run, or is replaced by the next one that can."""
+        """An image that cannot be decoded ends the run, or is replaced by the next one that can."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what only shows when keys are read together."""
+            """Yield the problems that only a combination of keys shows."""
             for key, values in (("mean", self.mean), ("std", self.std)):
                 if len(values) != self.channels:
                     yield (
@@ -99,7 +99,7 @@ class ImageFolder:
         self._config = config
 
     def load(self, generator: torch.Generator) -> Splits:
-        """Return the pictures, split by the generator."""
+        """Return the images, split by the generator."""
         config = self._config
         optional("PIL.Image", key="data.kind image_folder", extra="images")
         root = existing(config.path, key="data.path", folder=True)
@@ -154,7 +154,7 @@ class ImageFolder:
             ratio=None if crop is None else crop.ratio,
             flip=config.horizontal_flip if is_training else 0.0,
         )  # fmt: skip
-        # By row, so that the picture that stands in for a broken one is most often of its class.
+        # Sorted by row, so that the replacement of a broken image is most often of its class.
         rows = np.sort(rows)
         return Pictures(listing, rows, view, mean=config.mean, std=config.std, broken=config.broken)
 
@@ -176,7 +176,7 @@ def _classes(folder: Path, *, has_folders: bool) -> list[str]:
 
 
 def _listed(folder: Path, classes: Sequence[str]) -> Listing:
-    """Return all pictures below the folders of the classes that are there."""
+    """Return all images below the existing folders of the classes."""
     names: list[bytes] = []
     sizes: list[int] = []
     targets: list[int] = []
@@ -205,7 +205,7 @@ def _size(path: str) -> int:
 
 
 def _refuse_broken(listings: Sequence[Listing]) -> None:
-    """Raise ConfigError for pictures that a quick look finds broken."""
+    """Raise ConfigError for images that a quick check finds broken."""
     for listing in {id(one): one for one in listings}.values():
         empty = np.flatnonzero(listing.sizes == 0)
         found = [(listing.path(int(row)), "it is empty") for row in empty[:1]]

@@ -1,4 +1,4 @@
-"""A table in a Parquet file: one example a row."""
+"""A table in a Parquet file: one example per row."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ludus.data.sources._frames import FrameConfig, split_frame
 
 @register("dataset", "parquet")
 class Parquet:
-    """A table in a Parquet file: one example a row."""
+    """A table in a Parquet file: one example per row."""
 
     class Config(FrameConfig):
-        """Which columns are learned from, how they become numbers, and how the rows are divided."""
+        """The columns to learn from, their encoding as numbers, and the split of the rows."""
 
         kind: Literal["parquet"]
         """A Parquet file; the columns that are used are read into memory."""
@@ -38,7 +38,7 @@ class Parquet:
 
 
 class ParquetFrame:
-    """The columns of a Parquet file, each read when it is asked for."""
+    """The columns of a Parquet file, each read on demand."""
 
     def __init__(self, path: Path) -> None:
         import pyarrow
@@ -72,7 +72,7 @@ class ParquetFrame:
         return column
 
     def numbers(self, name: str, *, remedy: str) -> np.ndarray:
-        """Return a column as float64, NaN where a cell is empty."""
+        """Return a column as float64, NaN for an empty cell."""
         import pyarrow
 
         column, types = self._column(name), pyarrow.types
@@ -86,7 +86,7 @@ class ParquetFrame:
         return np.asarray(column.cast(pyarrow.float64(), safe=False).to_numpy(), dtype=np.float64)
 
     def texts(self, name: str) -> Sequence[str | None]:
-        """Return a column as texts, None where a cell is empty."""
+        """Return a column as texts, None for an empty cell."""
         import pyarrow
 
         try:

@@ -1,4 +1,4 @@
-"""Token ids in a memory-mapped file: blocks of text, each with the same block one token later."""
+"""Token ids in a memory-mapped file: blocks of tokens, with the same block one token later as target."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from ludus.data.batches.splits import Splits
 from ludus.data.sources._files import NUM_SAMPLES, existing, file_digest, name_of
 
 _PIECE = 1 << 15
-"""How many token ids of each sampled piece are compared with the vocabulary before training."""
+"""The number of token ids of each sampled piece that are checked against the vocabulary before training."""
 
 
 @register("dataset", "tokens")
 class Tokens:
-    """Token ids in a .bin or .npy file, as blocks for a language model to predict one token ahead."""
+    """Token ids in a .bin or .npy file, as blocks for next-token prediction."""
 
     class Config(StrictConfig):
-        """Which file, how it is cut into blocks, and what is kept for validation."""
+        """The file, its block size, and its validation split."""
 
         kind: Literal["tokens"]
-        """Token ids in a file: input is a block of them, target the same block one token later."""
+        """Token ids in a file: the input is a block of them, the target the same block one token later."""
         path: Annotated[str, Field(min_length=1)]
         """The file: raw ids (.bin, as nanoGPT writes them) or a one-dimensional .npy; it is memory-mapped."""
         dtype: Literal["uint16", "uint32"] | None
-        """What a raw file holds; null for .npy, which says so itself."""
+        """The dtype of a raw file; null for .npy, which stores it."""
         vocabulary_size: Positive
-        """How many different tokens there are: every id must be smaller."""
+        """The number of different tokens: every id must be smaller."""
         block_size: Positive
-        """How many tokens an example has; training blocks begin anywhere, drawn from (seed, epoch, index)."""
+        """The tokens per example; training blocks begin anywhere, drawn from (seed, epoch, index)."""
         examples_per_epoch: Positive | None
-        """How many blocks make an epoch; null: as many as the training tokens would fill."""
+        """The number of blocks per epoch; null: as many as the training tokens would fill."""
         validation_fraction: Fraction | None
-        """The share at the end of the file that is kept for validation; null if validation_path is set."""
+        """The fraction at the end of the file kept for validation; null if validation_path is set."""
         validation_path: Annotated[str, Field(min_length=1)] | None
-        """A file for validation, of the same format; null where validation_fraction says the share."""
+        """A file for validation, of the same format; null if validation_fraction is set."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what only shows when keys are read together."""
+            """Yield the problems that only a combination of keys shows."""
             if (self.validation_fraction is None) == (self.validation_path is None):
                 yield (
                     "validation data is either a share of the file or another file; set one of"
@@ -64,7 +64,7 @@ class Tokens:
         self._config = config
 
     def load(self, generator: torch.Generator) -> Splits:
-        """Return the blocks; nothing is shuffled, so the generator is not drawn from."""
+        """Return the blocks; nothing is shuffled, so the generator is not used."""
         config = self._config
         file = TokenFile(existing(config.path, key="data.path"), config.dtype)
         share = config.validation_fraction or 0.0
@@ -100,7 +100,7 @@ class Tokens:
 
 
 class TokenFile:
-    """Token ids on the disk, of which only what is asked for is read."""
+    """Token ids on the disk, read on demand."""
 
     def __init__(self, path: Path, dtype: str | None) -> None:
         self.path = path
@@ -110,7 +110,7 @@ class TokenFile:
 
     @property
     def ids(self) -> np.ndarray:
-        """All ids, mapped when they are first asked for."""
+        """All ids, mapped on first use."""
         if self._map is None:
             self._map = self._mapped()
         return self._map
@@ -148,7 +148,7 @@ class TokenFile:
                 raise ConfigError(self.refusal(start + found, vocabulary_size))
 
     def refusal(self, place: int, vocabulary_size: int) -> str:
-        """Return the sentence about an id that is not in the vocabulary."""
+        """Return the error message about an id that is not in the vocabulary."""
         return (
             f"token {place} of {self.path} is {self.ids[place]}, but data.vocabulary_size is"
             f" {vocabulary_size}, so ids are 0 to {vocabulary_size - 1}; correct it, data.dtype or the file"
@@ -160,7 +160,7 @@ class TokenFile:
 
 
 class TokenBlocks(FileDataset):
-    """Blocks of tokens: one after another, or each at a place that is drawn from the global generator."""
+    """Blocks of tokens: consecutive, or each at a position drawn from the global generator."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class TokenBlocks(FileDataset):
 
 
 def outside(ids: np.ndarray, vocabulary_size: int) -> int | None:
-    """Return the place of the first id that is not in the vocabulary, None if there is none."""
+    """Return the index of the first id that is not in the vocabulary, None if there is none."""
     if not len(ids) or (int(ids.max()) < vocabulary_size and int(ids.min()) >= 0):
         return None
     return int(np.flatnonzero((ids >= vocabulary_size) | (ids < 0))[0])

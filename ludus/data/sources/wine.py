@@ -16,7 +16,7 @@ class Wine:
     """178 wines described by 13 measurements, from three growers."""
 
     class Config(TableConfig):
-        """How the examples are divided and scaled."""
+        """The split and scaling of the examples."""
 
         kind: Literal["wine"]
         """178 wines described by 13 measurements, from three growers."""

@@ -15,7 +15,7 @@ from ludus.config.registry import register
 from ludus.core.errors import ConfigError, nearest
 from ludus.envs.config import WrapperSection
 
-# The packages that compute the physics of gymnasium's own envs.
+# The physics engines of gymnasium's own envs.
 _ENGINES = {"mujoco": "mujoco", "box2d": "Box2D"}
 
 Scalar = str | bool | int | float | None
@@ -23,24 +23,24 @@ Scalar = str | bool | int | float | None
 
 @register("env", "gymnasium")
 class GymnasiumEnv:
-    """Makes envs of gymnasium's registry."""
+    """Builds envs of gymnasium's registry."""
 
     class Config(StrictConfig):
-        """Which env, and what stands around it."""
+        """The env, its arguments and its wrappers."""
 
         kind: Literal["gymnasium"]
         """An env that is registered with gymnasium."""
         id: str
-        """The env's id, such as CartPole-v1; a package of envs makes its own known with --plugin."""
+        """The env's id, such as CartPole-v1; a package registers its own envs when given with --plugin."""
         kwargs: dict[str, Scalar | list[Scalar]]
-        """What the env is built with, by name; {} leaves all as its makers chose."""
+        """The keyword arguments of the env; {} keeps its defaults."""
         max_episode_steps: Positive | None
         """Truncate an episode after this many steps; null keeps the limit the env is registered with."""
         wrappers: list[WrapperSection]
-        """What is put around the env, the first innermost."""
+        """The wrappers of the env, the first innermost."""
 
         def problems(self) -> Iterator[str]:
-            """Yield why this id cannot be made."""
+            """Yield why this id cannot be built."""
             if self.id not in gymnasium.registry:
                 yield _unknown(self.id)
 
@@ -57,8 +57,8 @@ class GymnasiumEnv:
 
     @staticmethod
     def make(config: Config) -> gymnasium.Env[Any, Any]:
-        """Return a fresh env, without gymnasium's checkers: ludus looks at every step itself."""
-        # gymnasium.make would import what stands before a colon; a config must never import.
+        """Return a new env, without gymnasium's checkers: ludus checks every step itself."""
+        # gymnasium.make would import the module before a colon; a config must never import.
         if config.id not in gymnasium.registry:
             raise ConfigError(_unknown(config.id))
         spec: GymnasiumSpec = copy.copy(gymnasium.registry[config.id])
@@ -83,7 +83,7 @@ class GymnasiumEnv:
 
 
 def _unknown(name: str) -> str:
-    # All ids would fill a screen, so they are listed only where one is near.
+    # All ids would fill a screen, so they are listed only if one is near.
     hint = nearest(name, gymnasium.registry)
     if "Did you mean" not in hint:
         hint = " Envs of another package are known once it is imported: --plugin its_module."

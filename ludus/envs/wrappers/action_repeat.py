@@ -1,4 +1,4 @@
-"""Do each action several times (frame skipping)."""
+"""Repeat each action several times (frame skip)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "action_repeat")
 class ActionRepeat(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An env in which one step is several of the inner env's, with their rewards added up."""
+    """Repeats each action in the inner env, with the rewards summed."""
 
     class Config(StrictConfig):
-        """How many times."""
+        """The number of repeats."""
 
         kind: Literal["action_repeat"]
-        """Do each action several times; also known as frame skipping."""
+        """Action repeat (frame skip): take each action several times."""
         num_repeats: Positive
-        """How many inner steps make one step; an episode that ends among them ends the step."""
+        """The number of inner steps per step; an episode that ends among them ends the step."""
 
     def __init__(self, env: AnyEnv, config: Config) -> None:
         super().__init__(env)

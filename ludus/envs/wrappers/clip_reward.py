@@ -1,4 +1,4 @@
-"""Keep rewards within bounds."""
+"""Clip rewards to bounds."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "clip_reward")
 class ClipReward(gymnasium.RewardWrapper[Any, Any]):
-    """An env whose rewards are moved to the nearest bound."""
+    """Clips rewards to bounds."""
 
     class Config(StrictConfig):
         """The bounds."""
 
         kind: Literal["clip_reward"]
-        """Keep rewards within bounds."""
+        """Clip rewards to bounds."""
         low: float
-        """No reward is below this."""
+        """The lower bound of rewards."""
         high: float
-        """No reward is above this."""
+        """The upper bound of rewards."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what is wrong with the bounds."""
+            """Yield a problem if the bounds are not in order."""
             if self.low >= self.high:
                 yield f"low is {self.low}, which is not below high, {self.high}"
 
@@ -39,6 +39,6 @@ class ClipReward(gymnasium.RewardWrapper[Any, Any]):
         self.low, self.high = config.low, config.high
 
     def reward(self, reward: SupportsFloat) -> float:
-        """Return the reward within the bounds; one that is no number stays so, and is found out."""
+        """Return the clipped reward; NaN stays NaN, and is reported by the check of the step."""
         value = float(reward)
         return self.low if value < self.low else self.high if value > self.high else value

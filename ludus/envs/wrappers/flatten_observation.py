@@ -1,4 +1,4 @@
-"""Turn observations of any structure into one row of numbers."""
+"""Flatten observations of any structure into one vector."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "flatten_observation")
 class FlattenObservation:
-    """Makes gymnasium's FlattenObservation: parts in the space's order, numbers of a choice one-hot."""
+    """Builds gymnasium's FlattenObservation: parts in the space's order, discrete ones one-hot encoded."""
 
     class Config(StrictConfig):
-        """It needs no more than its name."""
+        """No options."""
 
         kind: Literal["flatten_observation"]
-        """Turn dicts, tuples and arrays into one row of numbers."""
+        """Flatten dicts, tuples and arrays into one vector."""
 
     @staticmethod
     def make(env: AnyEnv, config: Config) -> AnyEnv:

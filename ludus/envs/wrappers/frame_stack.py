@@ -1,4 +1,4 @@
-"""Show the last few observations together."""
+"""Stack the last few observations."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "frame_stack")
 class FrameStack:
-    """Makes gymnasium's FrameStackObservation: the frames are a new first axis, the newest last."""
+    """Builds gymnasium's FrameStackObservation: the frames are a new first axis, the newest last."""
 
     class Config(StrictConfig):
-        """How many observations, and what stands for those before the first."""
+        """The number of frames, and the padding before the first."""
 
         kind: Literal["frame_stack"]
-        """Show the last few observations together."""
+        """Frame stacking: show the last few observations together."""
         num_frames: Positive
-        """How many observations are shown at once."""
+        """The number of observations that are stacked."""
         padding: Literal["reset", "zero"]
-        """What stands before the first observation of an episode: it again, or zeros."""
+        """The padding before the first observation of an episode: copies of it, or zeros."""
 
     @staticmethod
     def make(env: AnyEnv, config: Config) -> AnyEnv:

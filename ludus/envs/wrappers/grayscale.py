@@ -1,4 +1,4 @@
-"""Turn colour images into grey ones."""
+"""Convert colour images to greyscale."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "grayscale")
 class Grayscale:
-    """Makes gymnasium's GrayscaleObservation."""
+    """Builds gymnasium's GrayscaleObservation."""
 
     class Config(StrictConfig):
         """The shape of the grey image."""
 
         kind: Literal["grayscale"]
-        """Turn (height, width, 3) images of bytes into grey ones."""
+        """Convert (height, width, 3) uint8 images to greyscale."""
         keep_channel: bool
         """Keep a last axis of 1; otherwise the image is (height, width)."""
 
     @staticmethod
     def make(env: AnyEnv, config: Config) -> AnyEnv:
-        """Return the env with grey observations."""
+        """Return the env with greyscale observations."""
         return gymnasium.wrappers.GrayscaleObservation(env, keep_dim=config.keep_channel)

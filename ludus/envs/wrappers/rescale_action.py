@@ -1,4 +1,4 @@
-"""Let the agent act in another range than the env's own."""
+"""Rescale actions, so that the agent acts in another range than the env's own."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "rescale_action")
 class RescaleAction:
-    """Makes gymnasium's RescaleAction."""
+    """Builds gymnasium's RescaleAction."""
 
     class Config(StrictConfig):
-        """The range the agent sees."""
+        """The range of the agent's actions."""
 
         kind: Literal["rescale_action"]
-        """Bring actions from the range below to the env's own, number by number."""
+        """Rescale actions linearly from this range to the env's own, number by number."""
         low: float
-        """What the agent gives for the env's lowest action."""
+        """The agent's action for the env's lower bound."""
         high: float
-        """What the agent gives for the env's highest action."""
+        """The agent's action for the env's upper bound."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what is wrong with the range."""
+            """Yield a problem if the range is not in order."""
             if self.low >= self.high:
                 yield f"low is {self.low}, which is not below high, {self.high}"
 

@@ -1,4 +1,4 @@
-"""Bring images to another size."""
+"""Resize images."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "resize")
 class Resize:
-    """Makes gymnasium's ResizeObservation."""
+    """Builds gymnasium's ResizeObservation."""
 
     class Config(StrictConfig):
         """The size of the image."""
 
         kind: Literal["resize"]
-        """Bring images of bytes to another size; needs OpenCV."""
+        """Resize uint8 images; needs OpenCV."""
         height: Positive
-        """How many rows of pixels."""
+        """The height in pixels."""
         width: Positive
-        """How many columns of pixels."""
+        """The width in pixels."""
 
     @staticmethod
     def make(env: AnyEnv, config: Config) -> AnyEnv:

@@ -1,4 +1,4 @@
-"""Multiply rewards by a number."""
+"""Multiply rewards by a constant."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "scale_reward")
 class ScaleReward(gymnasium.RewardWrapper[Any, Any]):
-    """An env whose rewards are multiplied by a number."""
+    """Multiplies rewards by a constant."""
 
     class Config(StrictConfig):
         """The factor."""
 
         kind: Literal["scale_reward"]
-        """Multiply rewards by a number."""
+        """Multiply rewards by a constant."""
         scale: PositiveFloat
-        """What every reward is multiplied by."""
+        """The factor of every reward."""
 
     changes_rewards = True
     is_stateless = True

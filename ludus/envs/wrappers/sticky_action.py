@@ -1,4 +1,4 @@
-"""Let the env now and then do the action before instead of the one it is given."""
+"""Sticky actions: with some probability the env repeats the previous action."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "sticky_action")
 class StickyAction(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An env that repeats the action before with some probability.
+    """Repeats the previous action with some probability.
 
-    Its generator is seeded by reset's seed and is no one else's: it repeats with envs that forget to
-    seed their own, and adding the wrapper does not shift what the env draws.
+    Its generator is seeded by reset's seed and used by nothing else: it is deterministic even if the env
+    forgets to seed its own, and adding the wrapper does not shift the env's draws.
     """
 
     class Config(StrictConfig):
-        """How often."""
+        """The probability."""
 
         kind: Literal["sticky_action"]
-        """Now and then do the action before instead of the one given."""
+        """Sticky actions: with some probability repeat the previous action in place of the one given."""
         probability: Annotated[float, Field(ge=0, lt=1)]
-        """How often, as a probability at each step; 0.25 is usual for Atari games."""
+        """The probability at each step; 0.25 is usual for Atari games."""
 
     def __init__(self, env: AnyEnv, config: Config) -> None:
         super().__init__(env)
@@ -38,15 +38,15 @@ class StickyAction(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; its first action is always done."""
+        """Begin an episode; its first action is always taken."""
         if seed is not None:
-            # The second number keeps these draws apart from an env's that uses the seed alone.
+            # The second number separates these draws from those of an env that uses the seed alone.
             self._random = np.random.default_rng([seed, 1])
         self._before = None
         return self.env.reset(seed=seed, options=options)
 
     def step(self, action: object) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Do the action, or the one before."""
+        """Take the action, or the previous one."""
         if self._before is not None and self._random.random() < self.probability:
             action = self._before
         self._before = action

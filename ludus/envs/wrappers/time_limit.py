@@ -13,17 +13,17 @@ from ludus.envs.config import AnyEnv
 
 @register("wrapper", "time_limit")
 class TimeLimit:
-    """Makes gymnasium's TimeLimit."""
+    """Builds gymnasium's TimeLimit."""
 
     class Config(StrictConfig):
-        """How long an episode may be."""
+        """The maximum length of an episode."""
 
         kind: Literal["time_limit"]
         """Truncate an episode that is too long."""
         max_episode_steps: Positive
-        """How many steps an episode may have, counted as this wrapper sees them."""
+        """The maximum number of steps of an episode, counted as this wrapper sees them."""
 
     @staticmethod
     def make(env: AnyEnv, config: Config) -> AnyEnv:
-        """Return the env with the limit around it."""
+        """Return the env with the time limit."""
         return gymnasium.wrappers.TimeLimit(env, config.max_episode_steps)

@@ -1,1 +1,1 @@
-"""How one gradient step is executed: eagerly, by a tape, by a CUDA graph or compiled; never what it does."""
+"""Engines, which execute a gradient step as it is written: eager, tape, CUDA graph or compiled."""

@@ -1,7 +1,8 @@
-"""Let attention compute in one way, whichever engine executes it.
+"""Keep attention bit-identical across engines by disabling torch's fast path.
 
-In eval mode without a gradient torch's attention layers take a fast path with other bits, unless a mode
-watches, as it does while a tape is made. An update never takes it: so the tape is the eager update.
+In eval mode without gradients torch's attention layers take a fast path that rounds differently, unless a
+TorchFunctionMode is active, as it is while a tape is recorded. An update never takes the fast path, so a
+replayed tape equals the eager update.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ _WITH_FAST_PATH = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.Transfo
 
 
 def has_attention(modules: Sequence[nn.Module]) -> bool:
-    """Return whether there is a layer among these that has a fast path."""
+    """Return whether any of these networks has a layer with a fast path."""
     return any(isinstance(part, _WITH_FAST_PATH) for one in modules for part in one.modules())
 
 
 @contextlib.contextmanager
 def one_attention() -> Iterator[None]:
-    """Keep torch's fast path off inside the block."""
+    """Disable torch's fast path for the block."""
     was_on = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

@@ -1,4 +1,4 @@
-"""Let an engine that takes tensors alone execute an update of whole batches."""
+"""Run an update of whole batches on an engine that takes only tensors."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class OnBatches:
     """An update of a batch and some tensors, executed as a function of all their tensors.
 
     There is one such function for each structure of a batch: a tensor, a list, a dict, or any of these
-    inside others. A batch that holds anything but tensors is given to the update itself.
+    nested. A batch that holds anything but tensors is passed to the update itself.
     """
 
     def __init__(self, update: Executed, by: Executor, *, copies: bool) -> None:
-        """`copies` says that the engine overwrites results at the next call, so they are copied."""
+        """`copies` says that the engine overwrites its results at the next call, so they are copied."""
         self._update = update
         self._by = by
         self._copies = copies
         self._functions: dict[object, Executed] = {}
 
     def __call__(self, batch: Any, *more: Tensor | None) -> Any:
-        """Return what the update returns."""
+        """Return the result of the update."""
         kind = batch.__class__
         structure: object = (kind, len(batch)) if kind is tuple or kind is list else None
         leaves = batch if structure is not None else (batch,)
@@ -49,7 +49,7 @@ class OnBatches:
 
 
 def _of_leaves(update: Executed, batch: object) -> Callable[..., Any]:
-    """Return the update as a function of the tensors of such a batch, one after another."""
+    """Return the update as a function of the flattened tensors of such a batch."""
     leaves, spec = tree_flatten(batch)
     count = len(leaves)
 

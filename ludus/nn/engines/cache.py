@@ -1,7 +1,7 @@
-"""Where compiled code is kept, so that a resumed run compiles in seconds.
+"""The cache of compiled code, so that a resumed run compiles in seconds.
 
-In the user's cache folder and not in the run's: compiled code is code, and a run directory may come from
-anywhere. It outlives a reboot, as torch's own place in the temporary directory does not.
+It is in the user's cache folder, not in the run's: compiled code is code, and a run directory may come from
+anywhere. It survives a reboot, unlike torch's default in the temporary directory.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def use_lasting_cache() -> None:
-    """Let torch's compiler keep its code in the cache folder of ludus, unless it was given another."""
+    """Point torch's compiler at the cache folder of ludus, unless another one is set."""
     if VARIABLE in os.environ and not _is_torchs(os.environ[VARIABLE]):
         return
     try:
         folder = cache_folder() / "compiled"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except (OSError, RuntimeError):
-        # Without a home, or where nothing can be written, torch takes its own place.
+        # Without a home or write access, torch uses its default.
         return
     if os.access(folder, os.W_OK):
         os.environ[VARIABLE] = str(folder)
 
 
 def _is_torchs(place: str) -> bool:
-    """Return whether torch itself chose this place: it sets the variable when its compiler is imported."""
+    """Return whether this is torch's own default: it sets the variable when its compiler is imported."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
     return place == default_cache_dir()

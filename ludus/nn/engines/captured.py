@@ -1,4 +1,4 @@
-"""Capture what torch's compiler made as CUDA graphs, whose launch costs as much as that of one kernel."""
+"""Capture compiled code as CUDA graphs, whose launch costs as much as that of one kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from ludus.nn.engines.graph import Graphed
 
 Nesting = tuple[tuple[type[Any], int] | None, ...]
-"""Of each argument the class and length of its list or tuple, None for a tensor or None."""
+"""The class and length of each argument that is a list or tuple; None for a tensor or None."""
 
 
 class CapturedCode:
@@ -30,7 +30,7 @@ class CapturedCode:
         self.graphed: dict[Nesting, Graphed] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """Return what the method returns."""
+        """Return the result of the method."""
         leaves = leaves_of(arguments)
         if not all(value is None or isinstance(value, Tensor) for value in leaves):
             return self._compiled(*arguments)
@@ -49,7 +49,7 @@ class CapturedCode:
                 what="the compiled update",
                 otherwise="it is called as it is",
             )
-        # As the graph's own copies lie, lest those be compiled for in the middle of the capture.
+        # In the memory layout of the graph's own copies, or the capture would trigger a compilation.
         return graphed(*[x if x is None else x.contiguous() for x in leaves])
 
     def _of_leaves(self, nesting: Nesting) -> Callable[..., Any]:
@@ -66,12 +66,12 @@ class CapturedCode:
         return of_leaves
 
     def __deepcopy__(self, memo: dict[int, Any]) -> CapturedCode:
-        # Graphs work on the memory of the original.
+        # Graphs are bound to the memory of the original.
         return CapturedCode(deepcopy(self._compiled, memo), self._device, self._tell)
 
 
 def leaves_of(arguments: Sequence[Any]) -> list[Any]:
-    """Return the arguments, those in lists and tuples one by one."""
+    """Return the arguments with lists and tuples flattened."""
     leaves: list[Any] = []
     for value in arguments:
         if value.__class__ is tuple or value.__class__ is list:

@@ -1,10 +1,10 @@
-"""Choose the engine that executes an update: the one place of decision, for every family.
+"""Choose the engine that executes an update; every family decides here.
 
-auto       graph on CUDA; on the CPU compiled where the run is long enough, else tape; else eager
+auto       graph on CUDA; on the CPU compiled if the run is long enough, else tape; else eager
 eager      call it
-tape       replay its operations, the same to the bit (the CPU)
+tape       replay its operations, bit-identical (CPU)
 graph      replay it as a CUDA graph
-compiled   torch's compiler makes one function of it
+compiled   compile it as one function with torch's compiler
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ludus.nn.engines.unsaved import BoundTensors, PlainState, is_foreign
 
 EngineName = Literal["eager", "tape", "graph", "compiled"]
 EngineKey = Literal["auto", "eager", "tape", "graph", "compiled"]
-"""What a config may say: an engine, or that one is to be chosen."""
+"""The values in a config: an engine, or auto, which chooses one."""
 Executor = Callable[[Executed], Executed]
-"""Returns a function that does what an update does, by an engine."""
+"""Returns a function that runs an update on an engine."""
 Tell = Callable[[str], None]
 
 
@@ -39,9 +39,9 @@ class Engine(Protocol):
     def __call__(
         self, method: Executed, device: torch.device, /, *, tell: Tell | None = None
     ) -> Executed:
-        """Return a function that does what the method does; raise ConfigError where it cannot here.
+        """Return a function that does what the method does; raise ConfigError if the engine cannot run here.
 
-        Where it turns out at the first calls that it cannot, `tell` is given a sentence why, and the
+        If the first calls show that the engine cannot be used, `tell` is called with the reason, and the
         method is called eagerly.
         """
         ...
@@ -66,22 +66,22 @@ _UNUSED = {"tape": "taped", "graph": "captured as a CUDA graph", "compiled": "co
 
 
 class Subject(NamedTuple):
-    """An update that is to be executed, and what decides which engines can."""
+    """An update to execute, and what decides which engines can execute it."""
 
     method: Executed
-    """A bound method; others of the same owner may be executed in the same way."""
+    """A bound method; other methods of the same owner may be executed in the same way."""
     owner: object
-    """Whose class says what is computed: the agent, or the model. An update changes only tensors of it."""
+    """The agent or the model whose class defines the computation. An update changes only its tensors."""
     modules: Sequence[nn.Module]
-    """The networks that learn."""
+    """The networks that are trained."""
     device: torch.device
     example: Callable[[], Sequence[object] | None]
-    """Returns arguments of the method, None where there are none to be had yet."""
+    """Returns example arguments of the method, or None if there are none yet."""
 
     others: Sequence[object] = ()
-    """What else a script may change that decides what is computed: a model around a network."""
+    """Other objects that affect the update and that a script may change: a model around a network."""
     generators: Sequence[torch.Generator] = ()
-    """What methods of the owner draw from, besides torch's default generator."""
+    """The generators that methods of the owner draw from, besides torch's default generator."""
     why_eager: str | None = None
     """Why no engine may replay the update, if none may."""
 
@@ -100,7 +100,7 @@ class Subject(NamedTuple):
             reason = why_no_compiler(self.device)
             return reason if reason or is_plain(self.modules) else self._why_not_traced()
         if engine == "graph" and self.is_vouched:
-            # A branch on a number would stop the capture, when training has begun.
+            # A branch on a number would stop the capture only after training has begun.
             return self._why_not_traced()
         return None
 
@@ -110,26 +110,26 @@ class Subject(NamedTuple):
 
     @property
     def is_vouched(self) -> bool:
-        """Whether there is something from outside that says that it is repeatable."""
+        """Whether a third-party module or owner declares itself deterministic."""
         parts = [part for module in self.modules for part in module.modules()]
         return any(is_foreign(type(part)) for part in [self.owner, *parts])
 
 
 class Chosen(NamedTuple):
-    """What was decided."""
+    """The outcome of a choice of engine."""
 
     engine: EngineName
-    """What stands in the resolved config."""
+    """The engine in the resolved config."""
     by: Executor
     """Executes methods of the subject's owner."""
     used: EngineName
-    """What executes them: eager where the one of the config cannot be used here."""
+    """The engine that executes them: eager if the one in the config cannot be used here."""
     notes: list[str]
-    """What the user is told: why the update is not executed as it could be."""
+    """Messages for the user: why the update does not run on a faster engine."""
 
     @property
     def is_eager(self) -> bool:
-        """Whether methods are simply called."""
+        """Whether methods are called eagerly."""
         return self.used == "eager"
 
 
@@ -141,11 +141,11 @@ def choose_engine(
     has_begun: bool = False,
     tell: Tell | None = None,
 ) -> Chosen:
-    """Return the engine for an update, what executes by it, and what to tell.
+    """Return the engine for an update, its executor, and the messages to log.
 
-    `is_long` says that the time to compile would be gained back. Raise ConfigError where `graph` or
-    `compiled` is asked for and cannot be; a run that has begun on another device goes on without.
-    `tell` is given what shows only at the first updates.
+    `is_long` says that the run is long enough for compiling to pay off. Raise ConfigError if `graph` or
+    `compiled` is requested and impossible; a run that has begun on another device goes on without it. `tell`
+    is called with what only the first updates show.
     """
     notes: list[str] = []
     named: EngineName
@@ -167,8 +167,8 @@ def choose_engine(
 def _executor(
     used: EngineName, subject: Subject, tell: Tell | None, *, may_fall_back: bool
 ) -> Executor:
-    """Return what executes methods of the subject's owner by this engine."""
-    # The compiler sees to it itself: it takes a method as it is.
+    """Return an executor of the owner's methods on this engine."""
+    # The compiler disables the fast path itself, and takes the method unwrapped.
     uniform = _as_it_is if used == "compiled" else eager_executor(subject.modules)
     if used == "eager":
         return uniform
@@ -177,7 +177,7 @@ def _executor(
         engine = partial(Graphed, generators=subject.generators)
 
     def make(method: Executed) -> Executed:
-        # Compiled code that is not captured is what was asked for, only slower: that is told, not refused.
+        # Compiled code that is not captured is what was requested, only slower: a message, not an error.
         may_tell = may_fall_back or used == "compiled"
         executed = engine(method, subject.device, tell=tell if may_tell else None)
         return _WatchedOnce(executed, subject) if is_watched else executed
@@ -198,7 +198,7 @@ def _executor(
 
 
 def eager_executor(modules: Sequence[nn.Module]) -> Executor:
-    """Return what calls updates of these networks."""
+    """Return an executor that calls updates of these networks eagerly."""
     return _Uniform if has_attention(modules) else _as_it_is
 
 
@@ -213,17 +213,17 @@ class _Uniform:
         self._method = method
 
     def __call__(self, *inputs: object) -> Any:
-        """Return what the update returns."""
+        """Return the result of the update."""
         with one_attention():
             return self._method(*inputs)
 
 
 def _best(subject: Subject, *, is_long: bool, notes: list[str]) -> EngineName:
-    """Return the quickest engine that can be, and note why a quicker one cannot."""
+    """Return the fastest engine that can be used, and note why a faster one cannot."""
     is_cuda = subject.device.type == "cuda"
     quick: EngineName = "graph" if is_cuda else "tape"
     reasons: dict[EngineName, str] = {}
-    # On CUDA launching the kernels is what costs, and a graph spares that at once; compiling takes a minute.
+    # On CUDA kernel launches dominate, and a graph removes them at once; compiling takes a minute.
     tried: list[EngineName] = [quick]
     if is_long:
         tried.insert(1 if is_cuda else 0, "compiled")
@@ -247,14 +247,14 @@ def _sentence(engines: Sequence[EngineName], reason: str) -> str:
 
 
 class _WatchedOnce:
-    """An executed update that at its first call shows whether all is repeatable that says so."""
+    """An executed update that checks at its first call that what declares is_repeatable is deterministic."""
 
     def __init__(self, update: Executed, subject: Subject) -> None:
         self.update = update
         self._subject: Subject | None = subject
 
     def __call__(self, *inputs: object) -> Any:
-        """Return what the update returns."""
+        """Return the result of the update."""
         if self._subject is None:
             return self.update(*inputs)
         owner, modules = self._subject.owner, self._subject.modules

@@ -20,24 +20,24 @@ from ludus.nn.engines.cache import use_lasting_cache
 from ludus.nn.engines.captured import CapturedCode, leaves_of
 from ludus.process.signals import ended_at_once
 
-BACKEND = "inductor"  # what compiles a trace; tests set it to eager, which takes the trace as it is
+BACKEND = "inductor"  # the backend that compiles a trace; tests set it to eager
 NOT_FOLLOWED = (
     "the network reads weights from a list, a dict or a closure of its own, where no others can be put in"
     " their place; read them from the layers in forward, or keep them in an nn.ParameterList"
 )
-"""What is said of a network that cannot be asked with other weights than its own."""
+"""The error for a network that cannot be called with other weights than its own."""
 
 
 def compile_method(
     method: object, device: torch.device, *, tell: Callable[[str], None] | None = None
 ) -> Callable[..., Any]:
-    """Compile a method whose answer depends on its owner and on the tensors it is given alone.
+    """Compile a method whose result depends only on its owner and on its tensor arguments.
 
-    The tensors of the owner that it reads or changes must be the same objects for ever. It returns
-    None, a tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take
-    the short way; any others go through torch's compiler at every call. It never falls back. On CUDA
-    the compiled code of tensors alone is captured as a graph; where it cannot be, `tell` is given a sentence
-    why, and it is called as it is.
+    The tensors of the owner that it reads or changes must always be the same objects. It returns None, a
+    tensor, or a tuple of tensors. Arguments that are tensors, None, or lists of these take the fast path; any
+    others go through torch's compiler at every call. It never falls back to eager. On CUDA the compiled code
+    of tensors alone is captured as a CUDA graph; if it cannot be, `tell` is called with the reason, and the
+    code runs uncaptured.
     """
     compiled = CompiledMethod(method, device)
     return CapturedCode(compiled, device, tell) if device.type == "cuda" else compiled
@@ -55,14 +55,14 @@ def why_no_compiler(device: torch.device) -> str | None:
 
 
 def find_cpp() -> str | None:
-    """Return where torch's C++ compiler is, None if there is none."""
+    """Return the path of torch's C++ compiler, or None if there is none."""
     return shutil.which(os.environ.get("CXX", "g++")) or shutil.which("clang++")
 
 
 def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
-    """Return why torch's compiler cannot take this method whole, or None where it can.
+    """Return why torch's compiler cannot compile this method as one graph, or None if it can.
 
-    It is traced with these arguments, not computed: nothing is changed and nothing drawn.
+    The method is traced with these arguments, not run: nothing is changed and no random number drawn.
     """
     from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
@@ -83,17 +83,17 @@ def why_not_traced(method: object, arguments: Sequence[Any]) -> str | None:
 
 
 class _Traced(Exception):
-    """The trace is done: that is all that was wanted."""
+    """Raised when the trace is done, to stop before compiling it."""
 
     def __init__(self, why_not: str | None) -> None:
         self.why_not = why_not
 
 
 def _why_not_followed(inputs: Sequence[Any]) -> str | None:
-    """Return why a trace would not learn whole: a weight comes into it, and the vector it is a view of.
+    """Return why a trace would not train every weight: it reads a weight as well as the vector behind it.
 
-    All is computed from the vectors, which are given in the place of the weights that a module has
-    registered; a weight that is read from elsewhere gets no gradient, nor other values.
+    Everything is computed from the vectors, which replace the weights registered in a module; a weight that
+    is read from elsewhere gets neither a gradient nor swapped values.
     """
     tensors = [one for one in inputs if isinstance(one, Tensor) and one.layout == torch.strided]
     weights = [one for one in tensors if isinstance(one, nn.Parameter) and one.requires_grad]
@@ -104,10 +104,10 @@ def _why_not_followed(inputs: Sequence[Any]) -> str | None:
 
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
-    """Compile to the same code every time, and take no warning for an error.
+    """Compile deterministically, and ignore warnings, which may be errors.
 
-    Inductor chooses between reductions by timing them unless it is told not to, and they differ in the
-    last bit: a resumed run would not repeat the broken one. It warns as it imports, of torch's own
+    Inductor chooses between reductions by timing them unless `deterministic` is set, and they differ in the
+    last bit: a resumed run would not match the interrupted one. It also warns on import about torch's own
     code, which would end a run whose warnings are errors.
     """
     use_lasting_cache()
@@ -123,13 +123,13 @@ _CONTEXT = "Developer debug context: "
 
 
 def first_line(error: Exception) -> str:
-    """Return a sentence with the cause: what a backend raised, not that it raised something."""
+    """Return a sentence with the root cause: the backend's error, not that the backend failed."""
     cause = error
     while isinstance(inner := getattr(cause, "inner_exception", None), Exception):
         cause = inner
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
     told = " ".join(lines[: 2 if lines[:1] and lines[0].endswith(":") else 1])
-    # What torch's tracer raises begins with a title; the cause stands further below.
+    # Errors of torch's tracer begin with a title; the cause is further below.
     context = [line.removeprefix(_CONTEXT) for line in lines if line.startswith(_CONTEXT)]
     told = f"{told}: {context[0][:160]}" if context else told
     if cause is not error or not told:
@@ -138,10 +138,10 @@ def first_line(error: Exception) -> str:
 
 
 def own_code(method: Any) -> Callable[..., Any]:
-    """Return the method with a code object of its own.
+    """Return the method with its own code object.
 
-    Torch keeps what it compiled with the code object. The owner's loss, layers and options are in it
-    and nobody checks them, so no two owners may share one.
+    Torch caches compiled code by code object. The owner's loss, layers and options are compiled in without
+    guards, so no two owners may share a code object.
     """
     function = getattr(method, "__func__", method)
     own = FunctionType(
@@ -154,10 +154,10 @@ def own_code(method: Any) -> Callable[..., Any]:
 
 
 class CompiledMethod:
-    """Goes through torch's compiler once for each kind of inputs, and straight to its code after that.
+    """Goes through torch's compiler once for each kind of inputs, and straight to the compiled code later.
 
-    Torch would look at the owner again at every call, and at the state of the whole library, which
-    costs as much as a small update itself.
+    Torch would check its guards on the owner and on global state at every call, which costs as much as a
+    small update itself.
     """
 
     def __init__(self, method: object, device: torch.device) -> None:
@@ -170,8 +170,8 @@ class CompiledMethod:
     def _compile(self, *arguments: object) -> Any:
         """Call through torch's compiler.
 
-        It is told to check tensors alone, so it would not see that an argument is None which was a
-        tensor before: what is missing has a code object of its own.
+        Only tensor guards are kept, so torch would not notice that an argument which was a tensor is now
+        None: each pattern of missing arguments has its own code object.
         """
         missing = tuple([value is None for value in leaves_of(arguments)])
         compiled = self._compiled.get(missing)
@@ -187,10 +187,10 @@ class CompiledMethod:
             return compiled(*arguments)
 
     def __call__(self, *arguments: object) -> Any:
-        """Return what the method returns."""
+        """Return the result of the method."""
         leaves = leaves_of(arguments)
         try:
-            # The code reads memory as that of the first call lay: another order or type is another code.
+            # Compiled code assumes the strides of the first call: other strides or dtypes need other code.
             kinds = tuple([
                 None if leaf is None else (leaf.shape, leaf.stride(), leaf.dtype)
                 for leaf in leaves
@@ -203,7 +203,7 @@ class CompiledMethod:
         return graph(leaves)
 
     def _first(self, kinds: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
-        """Call through torch's compiler, and remember which code it came to."""
+        """Call through torch's compiler, and record which compiled code ran."""
         from torch._dynamo.exc import TorchDynamoException
 
         self._called = None
@@ -219,14 +219,14 @@ class CompiledMethod:
         return result
 
     def _build(self, traced: Any, inputs: Any, **options: Any) -> Callable[..., Any]:
-        """Compile a trace; what it is called with the first time is kept for `_first`."""
+        """Compile a trace; its first inputs and outputs are kept for `_first`."""
         if (reason := _why_not_followed(inputs)) is not None:
             raise LudusError(reason)
         run: Any = traced.forward
         if BACKEND == "inductor":
             from torch._inductor.compile_fx import compile_fx
 
-            # On the CPU the Python that calls the kernels would cost as much as they do.
+            # On the CPU the Python wrapper around the kernels would cost as much as they do.
             patches = {"cpp_wrapper": self._device.type == "cpu"}
             run = compile_fx(traced, inputs, config_patches=patches)
 
@@ -239,7 +239,7 @@ class CompiledMethod:
 
 
 class _Graph:
-    """Compiled code, the tensors it works on, and where arguments and results stand among them."""
+    """Compiled code, its input tensors, and the positions of arguments and results among them."""
 
     def __init__(self, called: Any, arguments: list[Any], result: Any) -> None:
         self._run, self._inputs, outputs = called

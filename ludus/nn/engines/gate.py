@@ -1,8 +1,8 @@
-"""Say whether an update is known to do the same operations every time, so that an engine may repeat it.
+"""Decide whether an update does the same operations at every call, so that an engine may replay it.
 
-Tape, CUDA graph and compiler run once through Python and never again: a branch on a number, a counter, a
-hook or a NumPy call in a network's forward pass would be frozen as it was the first time. What torch and
-ludus themselves are made of is known; a class from elsewhere says it of itself, `is_repeatable = True`.
+Tape, CUDA graph and compiler run the Python code once: a branch on a number, a counter, a hook or a NumPy
+call in a network's forward pass would be frozen as it was the first time. Modules of torch and ludus are
+known to be safe; any other class must declare it, with `is_repeatable = True`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
 GLOBAL_HOOKS: Sequence[Mapping[int, object]] = [
     getattr(torch_module, f"_global{name}") for name in HOOKS
 ]
-"""The hooks that torch calls for every module there is."""
+"""The hooks that torch calls for every module."""
 _PLAIN = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Conv2d, nn.Flatten, nn.Identity, nn.LayerNorm}
 _PLAIN |= {nn.ReLU, nn.Tanh, nn.GELU, nn.SiLU, nn.ModuleDict, nn.Embedding}
 
@@ -52,21 +52,21 @@ def why_not_repeatable(owner: object, modules: Sequence[nn.Module]) -> str | Non
 
 
 def is_plain(modules: Sequence[nn.Module]) -> bool:
-    """Return whether networks are made of ludus's own and of layers the compiler surely takes whole."""
+    """Return whether networks consist of ludus's modules and of layers known to compile as one graph."""
     parts = [part for module in modules for part in module.modules()]
     return all(is_plain_kind(type(part)) and not _is_unusual(part) for part in parts)
 
 
 def is_plain_kind(kind: type) -> bool:
-    """Return whether a module of this class computes the same in train mode as in eval mode, itself."""
+    """Return whether a module of this class itself computes the same in train and eval mode."""
     return kind in _PLAIN or f"{kind.__module__}.".startswith("ludus.")
 
 
 def _is_unusual(part: nn.Module) -> bool:
-    """Return whether a layer of a plain kind is set to do what the compiler cannot take."""
+    """Return whether a plain layer has an option that does not compile."""
     return isinstance(part, nn.Embedding) and (part.max_norm is not None or part.sparse)
 
 
 def _is_known(kind: type) -> bool:
-    # Asked of the class itself: what a subclass adds was vouched for by nobody.
+    # Looked up in the class itself, since a subclass may add code that does not qualify.
     return f"{kind.__module__}.".startswith(_KNOWN) or vars(kind).get("is_repeatable") is True

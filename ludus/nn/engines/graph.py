@@ -1,12 +1,12 @@
 """Capture an update as a CUDA graph, once for each set of shapes, and replay it with one launch.
 
-    call 1 to 3   called, on a side stream: libraries choose their kernels and find their memory
-    call 4        captured on that stream, on inputs that stay where they are; then replayed
-    later ones    the inputs are copied to their place, the graph is replayed, the results are copied
+    call 1 to 3   run on a side stream: libraries choose their kernels and allocate their memory
+    call 4        captured on that stream, on static inputs; then replayed
+    later calls   the inputs are copied in, the graph is replayed, the results are copied out
 
-A captured update must not wait for the device: no `.item()`, no branch on a tensor, nothing copied to the
-host. The learning rate is a tensor on the device, the step count of the fused optimizer too. Torch registers
-its default generator with the graph, so that each replay draws new numbers.
+A captured update must not synchronise with the device: no `.item()`, no branch on a tensor, no copy to the
+host. The learning rate is a tensor on the device, and so is the step count of the fused optimizer. Torch
+registers its default generator with the graph, so that each replay draws new random numbers.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from ludus.nn.engines.host_random import WHY_NOT, HostRandom
 
 _WARM_UP = 3
 _MAX_GRAPHS = 8
-# Shapes that are seen only now and then are not counted for ever.
+# Rare shapes are not counted without bound.
 _MAX_COUNTED = 1000
 
 Kinds = tuple[tuple[torch.Size, torch.dtype] | None, ...]
 
 
 class Graphed:
-    """A function of tensors that is called some times, then captured, and replayed after that.
+    """A function of tensors that is called a few times, then captured, and replayed after that.
 
-    Its tensors, other than the arguments, must be the same objects for ever; it may change them in
-    place. The calls before the capture are real ones, on the stream of the capture, so nothing is
-    computed twice and no state has to be put back.
+    Its tensors, other than the arguments, must always be the same objects; it may change them in place. The
+    warm-up calls are real ones, on the stream of the capture, so nothing is computed twice and no state has
+    to be restored.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Graphed:
         what: str = "the update",
         otherwise: str = "it is called eagerly",
     ) -> None:
-        """Besides torch's default generator the function may draw from these, in every replay anew.
+        """The function may also draw from these generators: each replay draws new numbers.
 
-        Where a call cannot be captured, `tell` is given a sentence about `what` and what is done `otherwise`,
-        and the function is simply called from then on; without `tell` that is a LudusError.
+        If a call cannot be captured, `tell` is called with a sentence about `what` and what is done
+        `otherwise`, and the function is called directly from then on; without `tell` that is a LudusError.
         """
         if device.type != "cuda":
             raise ConfigError(
@@ -66,15 +66,15 @@ class Graphed:
         self._generators = tuple(generators)
         self._what, self._otherwise = what, otherwise
         self._stream = torch.cuda.Stream(device)
-        # One pool for all: a graph's results are copied before another one is replayed.
+        # One memory pool for all: the results of a graph are copied before another one is replayed.
         self._pool = torch.cuda.graph_pool_handle()
         self._num_calls: dict[Kinds, int] = {}
         self._graphs: dict[Kinds, _Graph] = {}
         self.is_possible = True
-        """Whether, as far as is known, the function can be captured."""
+        """Whether the function can be captured, as far as is known."""
 
     def __call__(self, *inputs: Tensor | None) -> Any:
-        """Return what the function returns, in memory of its own."""
+        """Return the result of the function, in newly allocated memory."""
         kinds = tuple([None if x is None else (x.shape, x.dtype) for x in inputs])
         graph = self._graphs.get(kinds)
         if graph is None:
@@ -82,7 +82,7 @@ class Graphed:
         return self._call(inputs) if graph is None else graph.replay(inputs)
 
     def _captured(self, kinds: Kinds, inputs: Sequence[Tensor | None]) -> _Graph | None:
-        """Return the graph for such inputs once it is time to make one, and None before."""
+        """Return the graph for such inputs, captured after the warm-up; None before."""
         num_calls = self._num_calls.get(kinds, 0)
         if len(self._num_calls) < _MAX_COUNTED:
             self._num_calls[kinds] = num_calls + 1
@@ -92,7 +92,7 @@ class Graphed:
         try:
             graph = _Graph(self._function, inputs, self._stream, self._pool, self._generators)
             if host.has_moved():
-                # The capture has computed nothing: the call that follows draws these.
+                # The capture has computed nothing: the eager call that follows draws these numbers.
                 host.put_back()
                 raise RuntimeError(WHY_NOT)
         except RuntimeError as error:
@@ -119,7 +119,7 @@ class Graphed:
         return result
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Graphed:
-        # A graph works on the memory of the original.
+        # A graph is bound to the memory of the original.
         return Graphed(
             deepcopy(self._function, memo),
             self._device,
@@ -131,7 +131,7 @@ class Graphed:
 
 
 class _Graph:
-    """One captured call, with inputs and results that stay where they are."""
+    """One captured call, with static inputs and results."""
 
     def __init__(
         self,
@@ -146,8 +146,8 @@ class _Graph:
         self._graph = torch.cuda.CUDAGraph()
         for generator in generators:
             self._graph.register_generator_state(generator)
-        # A capture computes nothing: the state is as before until the first replay. What another
-        # thread does with the device meanwhile (one that writes a checkpoint) does not disturb it.
+        # A capture computes nothing: the state changes only at the first replay. In thread_local mode, use
+        # of the device by another thread (one that writes a checkpoint) does not invalidate it.
         with (
             _without_collecting(),
             torch.cuda.graph(
@@ -155,8 +155,9 @@ class _Graph:
             ),
         ):
             result = function(*self._inputs)
-        # A capture resets its generators' places on the device from its own stream. Where the device is busy
-        # with other processes that came after the first replay had set them, which then drew other numbers.
+        # A capture resets the offsets of its generators on the device from its own stream. On a device busy
+        # with other processes, that came after the first replay had set them, which then drew other
+        # numbers.
         torch.cuda.current_stream(device).wait_stream(stream)
         self._result = tree_map_only(Tensor, Tensor.detach, result)
 
@@ -165,13 +166,13 @@ class _Graph:
             if own is not None and value is not None:
                 own.copy_(value, non_blocking=True)
         self._graph.replay()
-        # Whoever keeps a result must not see it overwritten by the next replay.
+        # A result must not be overwritten by the next replay.
         return tree_map_only(Tensor, Tensor.clone, self._result)
 
 
 @contextlib.contextmanager
 def _without_collecting() -> Iterator[None]:
-    """Keep the garbage collector off: an old graph that it destroys would spoil the capture."""
+    """Disable the garbage collector: destroying an old graph would invalidate the capture."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
-"""Call a network through torch's compiler with Dynamo's guards on, whoever wrote it.
+"""Call any network through torch's compiler with Dynamo's guards on.
 
-The code of ludus's own networks is called without guards (compiled.py). A class from elsewhere may depend on
-anything: guards look at each call whether its attributes, modes, hooks or layers are what was compiled, which
-costs microseconds, and it is compiled again where they are not. Shapes are compiled one by one, and which of
+The code of ludus's own networks is called without guards (compiled.py). A third-party class may depend on
+anything: at each call guards check that its attributes, modes, hooks and layers are those it was compiled
+for, which costs microseconds, and otherwise it is recompiled. Shapes are compiled one by one, and the list of
 them is saved, so that a resumed run executes the same code for the same batch.
 """
 
@@ -24,9 +24,9 @@ from ludus.nn.engines.cache import use_lasting_cache
 from ludus.process.signals import ended_at_once
 
 MAX_SHAPES = 8
-"""How many shapes of batches are compiled; others are computed eagerly."""
+"""The number of batch shapes that are compiled; others run eagerly."""
 _MAX_CHANGES = 16
-"""At how many calls the network may be compiled again for what has changed in it."""
+"""The number of calls at which a changed network may be recompiled."""
 
 Forward = Callable[..., Any]
 Tell = Callable[[str], None]
@@ -36,7 +36,7 @@ class GuardedCall:
     """A forward pass that is compiled for the first few shapes of its inputs; a part."""
 
     def __init__(self, forward: Forward, *, tell: Tell | None = None) -> None:
-        """Without `tell`, what cannot be compiled is a LudusError; with it, it is called eagerly."""
+        """Without `tell`, a failure to compile is a LudusError; with it, the pass is called eagerly."""
         self._forward, self._tell = forward, tell
         use_lasting_cache()
         self._compiled = torch.compile(
@@ -46,16 +46,16 @@ class GuardedCall:
         self._why_eager: str | None = None
         self._is_told = False
         self._warm: set[str] = set()
-        """The shapes that were compiled in this process; those of an earlier one are compiled again."""
+        """The shapes compiled in this process; those of an earlier process are compiled again."""
         self._num_changes = 0
         self.num_graphs = 0
-        """How many pieces of code were compiled so far."""
+        """The number of graphs compiled so far."""
         self.breaks: list[str] = []
-        """Why the first pass is in pieces, if it is: the reason and the line of code."""
+        """The graph breaks of the first pass, if any: the reason and the line of code."""
         self._config = _dynamo_config()
 
     def __call__(self, *inputs: object) -> Any:
-        """Return what the forward pass returns."""
+        """Return the result of the forward pass."""
         if self._why_eager is not None:
             return self._forward(*inputs)
         key = shapes_of(inputs)
@@ -82,8 +82,8 @@ class GuardedCall:
     def inexact_because(self) -> list[str]:
         """Return why a resumed run may compute a batch eagerly that this one computed by compiled code.
 
-        A resume compiles what it meets again, whatever was compiled for it before, so its count of changes
-        may be lower by one for each kill.
+        A resumed run compiles every shape it meets again, even if it was compiled before, so its count of
+        changes may be lower by one for each kill.
         """
         if self._num_changes <= _MAX_CHANGES // 2:
             return []
@@ -104,7 +104,7 @@ class GuardedCall:
         except Exception as error:
             if not _is_of_compiler(error):
                 raise
-            # It was to be compiled again, for something that has changed, and a warning may be an error.
+            # It was being recompiled after a change, and warnings may be errors: `_first` ignores them.
             return self._first(inputs)
 
     def _give_up(self, why: str, error: Exception | None = None) -> None:
@@ -142,7 +142,7 @@ class GuardedCall:
         return run  # type: ignore[no-any-return]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return which shapes are compiled, and why none is where that is so."""
+        """Return the compiled shapes, and why none is compiled if that is so."""
         return {
             "shapes": [*self._shapes],
             "why_eager": self._why_eager,
@@ -150,7 +150,7 @@ class GuardedCall:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Compile these shapes, and no others while there are so many."""
+        """Compile these shapes, and no further ones beyond MAX_SHAPES."""
         states.check_keys(state, "shapes", "why_eager", "num_changes")
         shapes = states.rows(state, "shapes")
         with states.within("shapes"):
@@ -162,7 +162,7 @@ class GuardedCall:
 
 
 def shapes_of(inputs: Sequence[object]) -> str:
-    """Return the types and shapes of all tensors in some inputs, in a word for each."""
+    """Return the dtypes and shapes of all tensors in some inputs, a word for each."""
     words = [
         f"{str(one.dtype).removeprefix('torch.')}{[*one.shape]}" if isinstance(one, Tensor) else "-"
         for one in tree_leaves(inputs)
@@ -171,7 +171,7 @@ def shapes_of(inputs: Sequence[object]) -> str:
 
 
 def _dynamo_config() -> Any:
-    """Return what lets Dynamo look at hooks too, and compile as often as is allowed here."""
+    """Return a patch of Dynamo's config that adds guards on hooks and raises the recompile limit."""
     import torch._dynamo.config
 
     settings: Any = torch._dynamo.config
@@ -191,7 +191,7 @@ _USER_LINE = re.compile(r'File "([^"]+)", line (\d+)')
 
 
 def why_not_compiled(error: Exception) -> str:
-    """Return a sentence with the cause and, where the compiler says it, the line of the user's code."""
+    """Return a sentence with the cause and, if the compiler reports it, the line of the user's code."""
     whole = str(error)
     place = ""
     if "from user code" in whole:
@@ -202,7 +202,7 @@ def why_not_compiled(error: Exception) -> str:
 
 
 def _shortened(reason: str) -> str:
-    """Return the first line of what Dynamo says of a graph break."""
+    """Return the first line of Dynamo's reason for a graph break."""
     lines = [line.strip() for line in reason.splitlines() if line.strip()]
     return lines[0][:160] if lines else "a graph break"
 

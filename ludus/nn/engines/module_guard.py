@@ -1,4 +1,7 @@
-"""Follow what a script changes between two updates: an engine repeats what was so when it was made."""
+"""Detect what a script changes between two updates.
+
+An engine replays the update as captured, so it must notice changed modes, hooks or layers.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,11 @@ from ludus.core.errors import LudusError
 from ludus.nn.engines.gate import GLOBAL_HOOKS, HOOKS, TENSOR_HOOKS
 from ludus.nn.flat import CHANGED_TRAINED
 
-# After so many changes, each of which costs a slow update, it is called eagerly.
+# After this many changes, each of which costs a slow update, the update is called eagerly.
 _MAX_CHANGES = 20
 _FIXED = (bool, int, float, str, type(None))
 _OWN = set(vars(nn.Module())) - {"training"}
-# What these compute depends on their weights and parts alone, whatever their numbers and mode are.
+# The output of these depends on their weights and children alone, not on numeric attributes or mode.
 _NUMBERLESS = {nn.Sequential, nn.ModuleList, nn.Linear, nn.Tanh, nn.Sigmoid, nn.SiLU, nn.Identity}
 _of_weight = attrgetter("requires_grad", *TENSOR_HOOKS)
 
@@ -25,10 +28,10 @@ Executed = Callable[..., Any]
 
 
 class ModuleGuard:
-    """What decides, beside tensors, what an update computes: modes, layers, their attributes, hooks."""
+    """Everything besides tensors that affects an update: modes, layers, their attributes, hooks."""
 
     def __init__(self, modules: Sequence[nn.Module], others: Sequence[object]) -> None:
-        """`others` are objects that are no modules, whose attributes are settings as well."""
+        """`others` are objects that are not modules, whose attributes are watched too."""
         self._modules, self._others = modules, others
         self._weights = [weight for module in modules for weight in module.parameters()]
         self._was_trained = [weight.requires_grad for weight in self._weights]
@@ -39,7 +42,7 @@ class ModuleGuard:
         things = (*parts, *self._others)
         self._owns = [vars(thing) for thing in things]
         self._sizes = [*map(len, self._owns)]
-        # Read at every update, so numbers and words of an object are got by one call.
+        # Read at every update, so all numbers and strings of an object are fetched by one call.
         owns = [vars(thing) for thing in things if type(thing) not in _NUMBERLESS]
         self._read = [(read, own) for own in owns if (read := _reader(own)) is not None]
         self._values = [read(own) for read, own in self._read]
@@ -60,7 +63,7 @@ class ModuleGuard:
         self._has_hooks = any(self._hooks)
 
     def have_changed(self) -> bool:
-        """Return whether anything is otherwise than at the last call; refuse another requires_grad."""
+        """Return whether anything has changed since the last call; raise LudusError if requires_grad has."""
         if (
             [*map(len, self._owns)] == self._sizes
             and [read(own) for read, own in self._read] == self._values
@@ -77,13 +80,13 @@ class ModuleGuard:
 
 
 def _reader(own: Mapping[str, object]) -> Callable[[Any], object] | None:
-    """Return what reads the numbers and words among an object's attributes."""
+    """Return a getter of the numbers and strings among an object's attributes."""
     names = [n for n, value in own.items() if n not in _OWN and isinstance(value, _FIXED)]
     return itemgetter(*names) if names else None
 
 
 class Guarded:
-    """An executed update, made anew where a script has changed what it depends on."""
+    """An executed update that is captured again after a script changed what it depends on."""
 
     def __init__(
         self,
@@ -93,9 +96,9 @@ class Guarded:
         why_not: Callable[[], str | None],
         give_up: Callable[[str], None],
     ) -> None:
-        """`why_not` says why nothing may be repeated as things are now; then `give_up` is told so.
+        """`why_not` returns why nothing may be replayed as things are now; it is passed to `give_up`.
 
-        If that raises nothing, the method is called eagerly until the next change.
+        If that does not raise, the method is called eagerly until the next change.
         """
         self.update = make(method)
         self._method = method
@@ -107,7 +110,7 @@ class Guarded:
         self._why: str | None = None
 
     def __call__(self, *inputs: object) -> Any:
-        """Return what the method returns."""
+        """Return the result of the method."""
         if self._settings is None:
             self._settings = self._new_settings()
         elif self._settings.have_changed():

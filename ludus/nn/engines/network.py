@@ -1,7 +1,7 @@
-"""Decide how a network that nobody vouches for is called: eagerly, or compiled where that pays.
+"""Decide how a third-party network is called: eagerly, or compiled if that pays off.
 
-It is decided before training, from the time that a pass takes and the passes that the run makes, and stands
-in the resolved config, so that a resumed run does as the first one did.
+The decision is made before training, from the time of a pass and the number of passes in the run, and is
+written to the resolved config, so that a resumed run does the same.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from ludus.nn.engines.guarded import Forward, GuardedCall, Tell
 from ludus.nn.engines.trial import Trial
 
 EXPECTED_GAIN = 0.25
-"""The share of a pass that compiling is expected to save, before it is tried."""
+"""The fraction of a pass's time that compiling is expected to save, before it is tried."""
 _SLOWER = 0.98
-# About what compiling took on one H200 and on two CPU cores: ResNet-50, ViT-B and a GPT of 12 layers.
+# Rough compile times on one H200 and on two CPU cores: ResNet-50, ViT-B and a GPT of 12 layers.
 _SECONDS, _SECONDS_A_LAYER = 10.0, 0.3
 
 
 class Plan(NamedTuple):
-    """What is known of a network before it is tried."""
+    """A network, its device and its number of passes, before it is tried."""
 
     module: nn.Module
-    """What is called: it computes the loss of a batch."""
+    """The module that is called: it computes the loss of a batch."""
     device: torch.device
     num_passes: int
-    """How many forward and backward passes the run makes; 0 where that is unknown."""
+    """The number of forward and backward passes in the run; 0 if unknown."""
     trial: Callable[[], Trial | None]
-    """Returns what passes are tried with, None where the data cannot be looked at before the run."""
+    """Returns a trial on a batch, or None if the data cannot be read before the run."""
     why_not: str | None = None
-    """What about the network speaks against compiling it."""
+    """Why the network should not be compiled, if there is a reason."""
 
 
 class CallChoice(NamedTuple):
     """How a network is called."""
 
     forward: GuardedCall | None
-    """None: eagerly."""
+    """The compiled call; None means eagerly."""
     notes: list[str]
 
 
 def choose_call(wanted: str, plan: Plan, *, has_begun: bool, tell: Tell) -> CallChoice:
-    """Return how the network is called, with what to say of it.
+    """Return how the network is called, and the messages to log.
 
-    `wanted` is auto or compiled; raise ConfigError where it is compiled and cannot be. A run that has begun
-    goes on as it was decided then.
+    `wanted` is auto or compiled; raise ConfigError if it is compiled and cannot be. A run that has begun
+    keeps its decision.
     """
     reason = plan.why_not or why_no_compiler(plan.device)
     if plan.device.type not in ("cpu", "cuda"):
@@ -86,7 +86,7 @@ def _refused(wanted: str, reason: str) -> CallChoice:
 
 
 def _by_time(plan: Plan, trial: Trial, eager: Forward, call: GuardedCall) -> CallChoice:
-    """Compile where the passes that the run makes gain more than compiling costs, and it is faster then."""
+    """Compile if the run's passes save more time than compiling takes, and the compiled pass is faster."""
     if (before := trial.seconds_if_possible(eager)) is None:
         return CallChoice(None, ["the network is not compiled: a first pass failed"])
     cost = compile_seconds(plan.module)
@@ -124,7 +124,7 @@ def _pieces(call: GuardedCall) -> list[str]:
 
 
 def compile_seconds(module: nn.Module) -> float:
-    """Return about how long it takes to compile a network for the first time."""
+    """Return a rough estimate of the time to compile a network for the first time."""
     num_layers = sum(1 for part in module.modules() if not any(part.children()))
     return _SECONDS + _SECONDS_A_LAYER * num_layers
 

@@ -1,4 +1,4 @@
-"""See every operation of a call, and make of each a call that does the same again in the same memory."""
+"""Record every operation of a call, each as a call that repeats it in the same memory."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 Call = Callable[[], object]
 
-# What makes memory whose numbers do not depend on others; where nothing writes to it later, once will do.
+# Operations that create constants; if nothing writes to that memory later, they need not be replayed.
 _CONSTANT = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
 _CONSTANT |= {"zeros", "ones", "full", "arange", "scalar_tensor", "empty", "empty_like"}
-# What depends on numbers, not only on shapes, and how else a number leaves a tensor.
+# Operations whose result depends on values, not only on shapes; and methods that move values to Python.
 _LOOKING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 _LEAVING = {Tensor.tolist, Tensor.numpy, Tensor.__array__}
 
@@ -27,11 +27,11 @@ class _Step(NamedTuple):
 
     call: Call
     constant_memory: int | None
-    """Where it writes what never changes, unless someone else writes there."""
+    """The address of the constant it writes, which is not replayed unless another operation writes there."""
 
 
 class Listener(TorchFunctionMode):
-    """Hears when a tensor is handed over to Python or NumPy, which no operation shows."""
+    """Detects when a tensor is converted to Python or NumPy, which the dispatcher does not show."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,10 +45,10 @@ class Listener(TorchFunctionMode):
 
 
 class Watcher(TorchDispatchMode):
-    """Sees every operation just before it is computed, those of the backward pass included."""
+    """Records every operation just before it runs, those of the backward pass included."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Stop where the results of the operations come to more bytes than these."""
+        """Stop recording when the results of the operations exceed this many bytes."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._steps: list[_Step] = []
         self._written: set[int] = set()
@@ -56,15 +56,15 @@ class Watcher(TorchDispatchMode):
         self._max_bytes = max_bytes
         self.num_bytes = 0
         self.is_too_large = False
-        """Whether there was more to keep than may be."""
+        """Whether the results exceeded max_bytes."""
         self.drawn: list[Call] = []
-        """What draws the random numbers that were drawn by torch's own generator, and does nothing else."""
+        """Calls that repeat only the draws from torch's default generator."""
         self.has_looked = False
-        """Whether a number left the tensors, so that what followed may have depended on it."""
+        """Whether a value left the tensors, so that later operations may depend on it."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        # Else torch's compiler would be imported, which takes longer than many a run.
+        # Otherwise torch's compiler would be imported, which takes longer than many a run.
         return False
 
     def __torch_dispatch__(
@@ -72,12 +72,13 @@ class Watcher(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.ops.aten._efficientzerotensor.default:
-            # Zeros without memory, which second derivatives make, could be neither kept nor filled again.
+            # Zero tensors without storage, which second derivatives create, could be neither kept nor
+            # refilled.
             func = torch.ops.aten.zeros.default
         if self.is_too_large:
             return func(*args, **kwargs)
         self.has_looked = self.has_looked or any(tag in _LOOKING for tag in func.tags)
-        # Without their history, which the tensors would else keep alive.
+        # Detached, or the tensors would keep their autograd history alive.
         own_args, own_kwargs = _mapped(Tensor.detach, (args, kwargs))
         written = _tensors(_changed(func, own_args, own_kwargs))
         self._written |= {_memory(tensor) for tensor in written}
@@ -96,18 +97,19 @@ class Watcher(TorchDispatchMode):
             self.num_bytes += sum(tensor.nbytes for tensor in outs)
         elif changing is not None:
             self._steps.append(_Step(changing, None))
-            # Some old and some new: no such operation is known, so none is repeated.
+            # An output that is partly new and partly in place: no such operation is known, so none is
+            # replayed.
             self.has_looked = self.has_looked or bool(made)
-        # As long as all of them live, no two share their memory by chance.
+        # While all of them are alive, no two share memory by chance.
         self._kept.append((own_args, own_kwargs, out))
         if self.num_bytes > self._max_bytes:
             self.is_too_large = True
-            # The call goes on as if nobody watched, in no more memory than that takes.
+            # From here on nothing is recorded, so the call takes no more memory than an eager one.
             self._steps, self._kept = [], []
         return out
 
     def calls(self) -> list[Call]:
-        """Return what to call to do the same again."""
+        """Return the calls that replay the recorded operations."""
         return [
             _direct(step.call)
             for step in self._steps
@@ -116,19 +118,19 @@ class Watcher(TorchDispatchMode):
 
 
 def _direct(call: Call) -> Call:
-    """Return the same call without the Python function that torch puts before an operation."""
+    """Return the same call without torch's Python wrapper around an operator."""
     if isinstance(call, partial) and isinstance(call.func, torch._ops.OpOverload):
         return partial(call.func._op, *call.args, **call.keywords)
     return call
 
 
 def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-    """Return the call of an operation that changes its arguments, before it has."""
+    """Return the call of an in-place operation, before it has run."""
     short = getattr(Tensor, func.overloadpacket.__name__, None)
     changed = _changed(func, args, kwargs)
     is_method = len(changed) == 1 and bool(args) and changed[0] is args[0]
     if short is not None and is_method and isinstance(args[0], Tensor) and not _is_drawn(func):
-        # Torch's own method is quicker than the operation behind it; whether it is the same is tried.
+        # Tensor's method is faster than the operator behind it; check that the results are identical.
         ours, theirs = args[0].clone(), args[0].clone()
         with contextlib.suppress(TypeError, RuntimeError):
             short(ours, *args[1:], **kwargs)
@@ -141,14 +143,14 @@ def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 def _filling(
     func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor], *, may_try: bool
 ) -> Call:
-    """Return the call of an operation that writes its results over those of the first time.
+    """Return a call of an operation that overwrites the results of the first call.
 
-    Of the ways to do that the quickest is taken that comes to the very same numbers, if it may try.
+    If may_try, the fastest variant that gives bit-identical results is used.
     """
     name = func.overloadpacket.__name__
     if name == "_to_copy" or name == "clone":
         return partial(outs[0].copy_, args[0])
-    # Losses that reduce do not keep to the memory they are given.
+    # Losses with a reduction may reallocate the memory they are given.
     is_reduced = outs[0].ndim == 0 and any(a.name == "reduction" for a in func._schema.arguments)
     if may_try and len(outs) == 1 and not _is_drawn(func) and not is_reduced:
         for variant, where in _out_variants(func):
@@ -164,7 +166,7 @@ def _filling(
 
 
 def _out_variants(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
-    """Yield functions that may do what an operation does, and where they take memory to fill."""
+    """Yield functions that may be equivalent to an operation, with the name of their output argument."""
     packet = func.overloadpacket
     if (short := getattr(torch, packet.__name__, None)) is not None:
         yield short, "out"
@@ -175,8 +177,8 @@ def _out_variants(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
 
 
 def _comes_to(result: Tensor, compute: Callable[..., Any], where: str) -> bool:
-    """Return whether a function, given other memory, fills just that with the very same result."""
-    # Memory that holds anything but the result already.
+    """Return whether a function writes a bit-identical result into the memory it is given, and only there."""
+    # Filled with something other than the result.
     out = torch.empty_like(result).copy_(result == 0)
     memory = out.untyped_storage()
     place, size = memory.data_ptr(), memory.nbytes()
@@ -189,19 +191,19 @@ def _comes_to(result: Tensor, compute: Callable[..., Any], where: str) -> bool:
 
 
 def _is_drawn(func: Any) -> bool:
-    """Return whether an operation uses up random numbers, so that it must not be tried."""
+    """Return whether an operation draws random numbers, so that it must not be tried out."""
     return torch.Tag.nondeterministic_seeded in func.tags
 
 
 def _is_same(one: Tensor, other: Tensor) -> bool:
-    """Return whether two tensors have the same shape, order, type and numbers; NaN is like NaN."""
+    """Return whether two tensors have the same shape, strides, dtype and values; NaN equals NaN."""
     if (one.shape, one.stride(), one.dtype) != (other.shape, other.stride(), other.dtype):
         return False
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
 def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments that an operation changes."""
+    """Return the arguments that an operation changes in place."""
     found = []
     for index, argument in enumerate(func._schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
@@ -219,7 +221,7 @@ def _tensors(value: object) -> list[Tensor]:
 
 
 def _mapped(function: Callable[[Tensor], Tensor], value: object) -> Any:
-    """Return the arguments of an operation with a function of each tensor in its place."""
+    """Return the arguments of an operation with a function applied to each tensor."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, tuple | list):

@@ -1,8 +1,8 @@
-"""Tape the operations of an update, once, and replay them without the Python around them.
+"""Record the operations of an update on a tape, once, and replay them without the Python around them.
 
-On a small network most of an eager update is not arithmetic: it is building a graph, walking it
-backwards, making views and finding memory. All of that comes out the same every time. So the first
-call is taped, and every later one replays the operations alone, on the memory of the first:
+On a small network most of an eager update is not arithmetic: it is building the autograd graph, walking it
+backwards, creating views and allocating memory. All of that is the same every time. So the first call is
+taped, and every later one replays the operations alone, in the memory of the first:
 
     taped      addmm  relu_  t  addmm  detach  gather  sub  huber  ...  mm  t  add_  ...  adam
     replayed   addmm  relu_     addmm          gather  sub  huber  ...  mm     add_  ...  adam
@@ -23,55 +23,55 @@ from torch.utils._pytree import tree_map_only
 from ludus.nn.engines.host_random import WHY_NOT, HostRandom
 from ludus.nn.engines.operations import Call, Listener, Watcher
 
-# So many sets of shapes are taped, each with memory of its own, and no more bytes than these.
+# The limits on the sets of shapes that are taped, each in its own memory, and on their total bytes.
 _MAX_TAPES = 32
 _MAX_BYTES = 256 * 2**20
-# Torch's own memory begins at a multiple of this; kernels choose their way by it.
+# Torch aligns its allocations to this; kernels choose their code path by the alignment.
 _ALIGNMENT = 64
 
 Kind = tuple[torch.Size, tuple[int, ...], torch.dtype, int]
-"""What decides how an input is computed with: shape, strides, type, and where its memory begins."""
+"""The properties of an input that select its kernels: shape, strides, dtype, alignment of its memory."""
 
 _num_taping = 0
 
 
 def is_taping() -> bool:
-    """Return whether a tape is being made: an update that reads a number now cannot be replayed."""
+    """Return whether a tape is being recorded: an update that reads a value now cannot be replayed."""
     return _num_taping > 0
 
 
 class Taped:
     """A function of tensors that is called once for each set of shapes, and replayed after that.
 
-    Its tensors, other than the arguments, must be the same objects for ever; it may change them in
-    place. What it returns is overwritten by the next call. A function that looks at a number to decide
-    what to do cannot be replayed: it is called every time.
+    Its tensors, other than the arguments, must always be the same objects; it may change them in place. Its
+    results are overwritten by the next call. A function that branches on a value cannot be replayed: it is
+    called every time.
 
-    Torch's products depend in their last bit on how memory is aligned, so a tape serves only inputs
-    that lie in memory as those that it was made with.
+    Torch's matrix products depend in their last bit on the alignment of memory, so a tape serves only inputs
+    with the strides and alignment that it was recorded with.
     """
 
     def __init__(
         self, function: Callable[..., Any], *, tell: Callable[[str], None] | None = None
     ) -> None:
-        """`tell` is given one sentence if it turns out that the function cannot be replayed."""
+        """`tell` is called with one sentence if the function turns out not to be replayable."""
         self._function = function
         self._tell = tell
         self._tapes: dict[tuple[Kind | None, ...], Tape] = {}
         self._num_bytes = 0
         self.is_possible = True
-        """Whether, as far as is known, the function can be replayed."""
+        """Whether the function can be replayed, as far as is known."""
 
     def __call__(self, *inputs: Tensor | None) -> Any:
-        """Return what the function returns."""
+        """Return the result of the function."""
         try:
-            # Written out, not called: this is done at every update.
+            # Inlined, because this runs at every update.
             kinds = tuple([
                 None if x is None else (x.shape, x.stride(), x.dtype, x.data_ptr() % _ALIGNMENT)
                 for x in inputs
             ])  # fmt: skip
         except RuntimeError:
-            # Sparse, or without memory of its own.
+            # Sparse, or without storage.
             return self._function(*inputs)
         tape = self._tapes.get(kinds)
         if tape is not None:
@@ -93,30 +93,30 @@ class Taped:
         return result
 
     def forget(self) -> None:
-        """Drop every tape: the function does something else from now on."""
+        """Drop every tape: the function behaves differently from now on."""
         self._tapes.clear()
         self._num_bytes = 0
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Taped:
-        # A tape works on the memory of the original.
+        # A tape is bound to the memory of the original.
         return Taped(deepcopy(self._function, memo))
 
 
 class Tape:
-    """The operations of one call, on memory that stays where it is."""
+    """The operations of one call, on static memory."""
 
     def __init__(self, inputs: Sequence[Tensor | None]) -> None:
         self._inputs = [None if value is None else _alike(value) for value in inputs]
         self._calls: list[Call] = []
         self._result: Any = None
         self.why_not: str | None = "it was not made"
-        """Why this tape must not be replayed, if it must not."""
+        """Why this tape must not be replayed, if so."""
         self.is_too_large = False
         self.num_bytes = 0
-        """How much memory it keeps for what it computes on the way."""
+        """The memory it keeps for intermediate results, in bytes."""
 
     def make(self, function: Callable[..., Any], max_bytes: int) -> Any:
-        """Call the function and keep what it did, unless that takes more memory than this."""
+        """Call the function and record its operations, unless their results exceed max_bytes."""
         global _num_taping
         _num_taping += 1
         before, host = torch.get_rng_state(), HostRandom()
@@ -140,8 +140,8 @@ class Tape:
         return self._result
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Any:
-        """Do the same with other inputs."""
-        # All that is differentiated is on the tape itself, so autograd need not look at each operation.
+        """Replay the operations on other inputs."""
+        # The backward pass is on the tape itself, so autograd need not track the operations.
         with torch.inference_mode():
             for own, value in zip(self._inputs, inputs, strict=True):
                 if own is not None:
@@ -152,7 +152,7 @@ class Tape:
 
 
 def _draws(calls: Sequence[Call], before: Tensor) -> bool:
-    """Return whether these draws alone led from this state of the random numbers to the present one."""
+    """Return whether these draws alone lead from this random state to the present one."""
     after = torch.get_rng_state()
     torch.set_rng_state(before)
     try:
@@ -164,7 +164,7 @@ def _draws(calls: Sequence[Call], before: Tensor) -> bool:
 
 
 def _may_be_copied(value: Tensor) -> bool:
-    """Return whether each number of a tensor has its own place in memory, and no gradient goes there."""
+    """Return whether the elements of a tensor do not overlap in memory, and it requires no gradient."""
     is_spread = all(
         step or count < 2 for count, step in zip(value.shape, value.stride(), strict=True)
     )
@@ -172,7 +172,7 @@ def _may_be_copied(value: Tensor) -> bool:
 
 
 def _alike(value: Tensor) -> Tensor:
-    """Return a copy that lies in memory as the original does: same strides, same alignment."""
+    """Return a copy with the memory layout of the original: same strides, same alignment."""
     extent = 1 + sum((n - 1) * s for n, s in zip(value.shape, value.stride(), strict=True))
     shift = value.data_ptr() % _ALIGNMENT // value.element_size()
     room = torch.empty(max(extent, 0) + shift, dtype=value.dtype, device=value.device)

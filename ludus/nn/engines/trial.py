@@ -1,6 +1,6 @@
-"""Try a forward and backward pass before training: how long it takes, and what it computes.
+"""Try a forward and backward pass before training: its time, its loss and its gradients.
 
-Nothing is left of it: no weight moves, gradients, buffers, plain attributes and generators are as before.
+It has no side effects: weights, gradients, buffers, plain attributes and generators are as before.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ludus.seeds import forked
 
 _NUM_TIMED = 5
 _ENOUGH_S = 2.0
-# Rounding alone: the relative distance of two gradients of the same loss, by the type they are computed in.
+# The relative distance of two gradients of the same loss that rounding explains, by precision.
 _TOLERANCE = {"float32": 2e-3, "bfloat16": 5e-2, "float16": 2e-2}
 _WIDEST = 5e-2
 _TIMES_AS_FAR = 2.0
@@ -38,7 +38,7 @@ class Outcome:
 
 
 class Trial:
-    """Passes of a network on one batch."""
+    """Forward and backward passes of a network on one batch."""
 
     def __init__(
         self,
@@ -50,12 +50,12 @@ class Trial:
     ) -> None:
         """`module` returns a mapping with a `loss`; `precision` is what it computes in.
 
-        `owners` are the objects whose methods it calls, such as a Model: their attributes are put back too.
+        `owners` are the objects whose methods it calls, such as a Model: their attributes are restored too.
         """
         self._module, self._inputs, self._precision = module, inputs, precision
         self._owners = owners
         self.forward: Forward = module.forward
-        """The eager pass."""
+        """The eager forward pass."""
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
         self._device = self._weights[0].device
 
@@ -63,12 +63,12 @@ class Trial:
         return autocast_in(self._precision, self._device)
 
     def outcome(self, forward: Forward, *, seed: int = 0, exactly: bool = False) -> Outcome:
-        """Return what a pass computes, from this seed; `exactly` in float32."""
+        """Return the loss and gradients of a pass from this seed; `exactly` means in float32."""
         with self._untouched(seed):
             return self._pass(forward, exactly=exactly)
 
     def seconds(self, forward: Forward) -> float:
-        """Return how long a pass takes once it is warm."""
+        """Return the time of a pass after a warm-up."""
         taken: list[float] = []
         with self._untouched(0):
             self._pass(forward)
@@ -81,7 +81,7 @@ class Trial:
         return min(taken)
 
     def seconds_if_possible(self, forward: Forward) -> float | None:
-        """Return the same, or None where a pass fails: training itself says why, if it fails there too."""
+        """Return the same, or None if a pass fails: training itself reports why, if it fails there too."""
         try:
             return self.seconds(forward)
         except torch.OutOfMemoryError:
@@ -105,10 +105,10 @@ class Trial:
             torch.cuda.synchronize(self._device)
 
     def why_not_alike(self, eager: Forward, other: Forward) -> str | None:
-        """Return how another way to compute differs from the eager one by more than rounding, if it does.
+        """Return how another forward pass differs from the eager one by more than rounding, if it does.
 
-        Where a network draws (dropout), both are compared with how far two eager passes are apart. Where
-        rounding adds up, as in half precision over many layers, with their distances from float32.
+        If a network is stochastic (dropout), the difference is compared with that of two eager passes. If
+        rounding errors accumulate, as in half precision over many layers, with the distances from float32.
         """
         first, found = self.outcome(eager), self.outcome(other)
         limit = _TOLERANCE.get(self._precision, _WIDEST)
@@ -128,7 +128,7 @@ class Trial:
 
 
 def distance(found: Outcome, expected: Outcome) -> float:
-    """Return how far apart two outcomes are, relative to the second: of losses or gradients, the larger."""
+    """Return the relative distance of two outcomes: the larger of those of the loss and of the gradient."""
     square = length = 0.0
     for one, other in zip(found.gradients, expected.gradients, strict=True):
         if one is None or other is None:
@@ -140,6 +140,6 @@ def distance(found: Outcome, expected: Outcome) -> float:
     of_gradient = (square / length) ** 0.5 if length else float(square > 0)
     loss, expected_loss = float(found.loss), float(expected.loss)
     of_loss = abs(loss - expected_loss) / max(abs(expected_loss), 1e-6)
-    # A number that is not finite on one side alone is no rounding.
+    # NaN or infinity on one side alone is not rounding.
     largest = max(of_gradient, of_loss)
     return largest if largest == largest else float("inf")

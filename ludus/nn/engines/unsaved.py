@@ -1,4 +1,4 @@
-"""Find what a network changes as it computes without its being saved: plain attributes, unlike buffers."""
+"""Detect state that a network changes as it runs and no checkpoint holds: plain attributes, not buffers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ _MAX_ITEMS = 10_000
 
 
 class PlainState:
-    """Compares the plain attributes of objects from outside torch and ludus with those they began with.
+    """Detects changes of plain attributes in objects of classes outside torch and ludus.
 
-    Parameters, buffers and modules inside are not among them. What hides in a closure or in a global
-    variable is not found.
+    Parameters, buffers and submodules do not count. State in a closure or a global variable is not detected.
     """
 
     def __init__(
@@ -35,12 +34,12 @@ class PlainState:
         known: tuple[str, ...] = (),
         layers: nn.Module | None = None,
     ) -> None:
-        """Watch these objects, and the modules inside, but for those of packages that are `known`.
+        """Watch these objects and their submodules, except those of `known` packages.
 
-        Of the network `layers` the settings of torch's own layers are watched too.
+        In the network `layers` the settings of torch's own layers are watched too.
 
-        `in_update` looks for what no engine repeats: what is saved counts as well, and a tensor has
-        changed where another one is in its place, not where its numbers are others.
+        `in_update` looks for what no engine replays: saved state counts as well, and a tensor has changed if
+        another one has replaced it, not if its values differ.
         """
         watched: list[object] = []
         for owner in owners:
@@ -53,13 +52,13 @@ class PlainState:
             and hasattr(thing, "__dict__")
             and (in_update or not _has_extra_state(type(thing)))
         ]
-        # Those that are compared by identity are kept, so that no other has theirs.
+        # Tensors compared by identity are kept alive, so that no other gets the same id.
         self._kept: list[Tensor] | None = [] if in_update else None
         self._first = [_looks(thing, self._kept) for thing in self._watched]
         self.settings = None if layers is None else LayerSettings(layers)
 
     def changed(self) -> list[str]:
-        """Return, for each object that has changed, its class and the attributes that did."""
+        """Return, for each object that has changed, its class and the changed attributes."""
         found = []
         for thing, first in zip(self._watched, self._first, strict=True):
             now = _looks(thing, self._kept)
@@ -71,9 +70,9 @@ class PlainState:
 
 @contextlib.contextmanager
 def plain_state_set_aside(network: nn.Module, *others: object) -> Iterator[None]:
-    """Let the block work with copies of the plain attributes of a network, and put its own back after it.
+    """Run the block with copies of a network's plain attributes, and restore its own afterwards.
 
-    So are those of others, such as the model around it. What cannot be copied stays where it is.
+    The same holds for others, such as the model around it. What cannot be copied stays in place.
     """
     tensors = [*network.parameters(), *network.buffers()]
     memo: dict[int, Any] = {id(one): one for one in [*network.modules(), *tensors]}
@@ -81,7 +80,7 @@ def plain_state_set_aside(network: nn.Module, *others: object) -> Iterator[None]
     own = [{name: x for name, x in vars(part).items() if name not in _OWN} for part in parts]
     for part, attributes in zip(parts, own, strict=True):
         for name, value in attributes.items():
-            # What can go wrong in a class that nobody knows is anybody's guess.
+            # What a third-party class may raise here is unknown.
             with contextlib.suppress(Exception):
                 vars(part)[name] = copy.deepcopy(value, memo)
     try:
@@ -94,14 +93,14 @@ def plain_state_set_aside(network: nn.Module, *others: object) -> Iterator[None]
 
 
 class BoundTensors:
-    """Compares the parameters and buffers of modules with those that were there at first."""
+    """Detects replaced parameters and buffers of modules."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self._parts = [part for module in modules for part in module.modules()]
         self._first = [_bound(part) for part in self._parts]
 
     def changed(self) -> list[str]:
-        """Return, for each module that has others now, its class and their names."""
+        """Return, for each module with replaced tensors, its class and their names."""
         found = []
         for part, first in zip(self._parts, self._first, strict=True):
             now = _bound(part)
@@ -117,7 +116,7 @@ def _bound(part: nn.Module) -> dict[str, Tensor | None]:
 
 
 class LayerSettings:
-    """Compares the modes, numbers and hooks of torch's own layers with those they began with.
+    """Detects changes to the modes, settings and hooks of torch's own layers.
 
     A dropout's `p`, a batch norm in eval mode, a hook: a script may change them during a run, and no
     checkpoint holds them.
@@ -138,7 +137,7 @@ class LayerSettings:
         }
 
     def changed(self) -> list[str]:
-        """Return, for each layer that has changed, its name and the attributes that did."""
+        """Return, for each layer that has changed, its name and the changed attributes."""
         found = []
         for name, now in self._look().items():
             first = self._first.get(name)
@@ -149,7 +148,7 @@ class LayerSettings:
 
 
 def unsaved(state: PlainState) -> list[str]:
-    """Return why a run with such changes is not exact."""
+    """Return why a run with such changes does not resume exactly."""
     found = [
         f"{changed}, which no checkpoint holds: make it a buffer, or write get_extra_state and"
         " set_extra_state"
@@ -195,7 +194,7 @@ def _pieces(value: object, depth: int, kept: list[Tensor] | None) -> Iterator[by
         yield f"{id(value)};".encode()
     elif isinstance(value, Tensor):
         yield f"{value.dtype} {value.layout} {tuple(value.shape)};".encode()
-        # Of a sparse or quantised one only that it is there: a watcher must not end a run.
+        # A sparse or quantised tensor counts only as present: a detector must not end a run.
         if value.layout == torch.strided and not value.is_quantized:
             value = value.detach().cpu().contiguous().reshape(-1)
             yield value.view(torch.uint8).numpy().tobytes()
@@ -214,7 +213,7 @@ def _pieces(value: object, depth: int, kept: list[Tensor] | None) -> Iterator[by
     elif depth and isinstance(value, set | frozenset):
         yield from sorted(b"".join(_pieces(item, depth - 1, kept)) for item in value)
     else:
-        # An object of any other kind: only that it is there.
+        # An object of any other type counts only as present.
         yield type(value).__qualname__.encode()
 
 

@@ -1,1 +1,1 @@
-"""Networks and policies written so that NumPy alone can run them; those who run them import no torch."""
+"""Networks and policies exported so that NumPy alone can run them, without importing torch."""

@@ -1,4 +1,4 @@
-"""The two files of a policy: written whole where nothing else is lost, read only if they are as written."""
+"""The two files of a policy: each written atomically, and read only if they are unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WEIGHTS, _NOTE = _FILES = ("weights.safetensors", "policy.json")
 
 
 def write_policy(path: Path, note: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write what a policy is and its arrays; only a policy that ludus wrote is ever replaced."""
+    """Write the description and arrays of a policy; only a policy that ludus wrote is ever replaced."""
     weights = save({name: np.array(array, np.float32, order="C") for name, array in arrays.items()})
     whole = {"format": FORMAT, **note, "sha256": hashlib.sha256(weights).hexdigest()}
     files = {_WEIGHTS: weights, _NOTE: json.dumps(whole, indent=2, allow_nan=False).encode()}
@@ -33,7 +33,7 @@ def write_policy(path: Path, note: Mapping[str, Any], arrays: Mapping[str, Array
 
 
 def _is_policy(path: Path) -> bool:
-    """Return whether a directory holds a whole policy, as it was written, and nothing else."""
+    """Return whether a directory holds a complete, unchanged policy and nothing else."""
     names = [name for name in os.listdir(path) if not is_temporary(name, _FILES)]
     if sorted(names) != sorted(_FILES):
         return names == []
@@ -45,7 +45,7 @@ def _is_policy(path: Path) -> bool:
 
 
 def read_policy(path: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the note and the arrays, if they are those that were written."""
+    """Return the note and the arrays; raise CheckpointError unless they are as written."""
     storage = LocalStorage(path)
     try:
         note = json.loads(storage.read(_NOTE, limit=_MAX_NOTE))

@@ -1,9 +1,9 @@
-"""A small network computed by NumPy alone: for one observation it is many times quicker than torch.
+"""A small network in NumPy alone: for one observation it is many times faster than torch.
 
-Inside, numbers are kept feature by feature, (D, N) rather than (N, D): then `weight @ x` needs no
-transposed matrix, which is the faster product for every batch but the smallest.
+Arrays are stored feature by feature, (D, N) rather than (N, D): then `weight @ x` needs no transposed matrix,
+which is the faster product for every batch but the smallest.
 
-Shapes: N observations, D numbers of each, O outputs.
+Shapes: N observations, D features of each, O outputs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from torch import Tensor
 
-# A network that has diverged is told of by whoever trains it, not by every product with it.
+# A diverged network is reported by its trainer, not by every product with it.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=re.escape(__name__))
 
 Array = NDArray[np.float32]
@@ -38,7 +38,7 @@ class Step(Protocol):
     """One layer: it adds its calls over fixed buffers to a plan."""
 
     def bind(self, x: Array, calls: Calls) -> Array:
-        """Append the calls that turn x, (D,) or (D, N), into what is returned, over x or not."""
+        """Append the calls that turn x, (D,) or (D, N), into the returned array, which may be x itself."""
         ...
 
 
@@ -61,10 +61,10 @@ class Linear:
 
 @dataclass(frozen=True)
 class Relu:
-    """The larger of x and 0; a NaN stays one."""
+    """max(x, 0); NaN stays NaN."""
 
     def bind(self, x: Array, calls: Calls) -> Array:
-        """Append the maximum, over one long row because that is quicker than over a table."""
+        """Append the maximum, over a flat view, which is faster than over two dimensions."""
         row = x.reshape(-1)
         calls.append(partial(np.maximum, row, np.zeros_like(row), out=row))
         return x
@@ -82,7 +82,7 @@ class Tanh:
 
 @dataclass(frozen=True)
 class Gelu:
-    """x times the share of a standard Gaussian below x, or torch's approximation of it by tanh."""
+    """GELU: x times the standard Gaussian CDF at x, or torch's tanh approximation of it."""
 
     by_tanh: bool
 
@@ -95,7 +95,7 @@ class Gelu:
 
 @dataclass(frozen=True)
 class Silu:
-    """x times its logistic function."""
+    """SiLU: x times sigmoid(x)."""
 
     def bind(self, x: Array, calls: Calls) -> Array:
         """Append one call of the formula."""
@@ -105,7 +105,7 @@ class Silu:
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Each observation's features shifted to mean 0 and scaled to variance 1, then weighted."""
+    """Layer norm: the features of each observation are normalised, then scaled and shifted."""
 
     weight: Array | None
     bias: Array | None
@@ -123,7 +123,7 @@ class LayerNorm:
 
 @dataclass(frozen=True)
 class BatchNorm:
-    """Each feature shifted and scaled by what training saw of it, as batch norm does in eval mode."""
+    """Batch norm in eval mode: each feature is normalised by its running mean and variance."""
 
     mean: Array
     variance: Array
@@ -132,7 +132,7 @@ class BatchNorm:
     eps: float
 
     def bind(self, x: Array, calls: Calls) -> Array:
-        """Append the normalisation and the affine map; the moments are read at each call."""
+        """Append the normalisation and the affine map; the running statistics are read at each call."""
         scale = np.empty_like(self.variance)
         calls.append(partial(np.add, self.variance, np.float32(self.eps), scale))
         calls.append(partial(np.sqrt, scale, scale))
@@ -146,10 +146,10 @@ class BatchNorm:
 
 
 class NumpyMlp:
-    """A network of such steps, with buffers for every shape of batch it has seen.
+    """A network of such steps, with buffers for every batch shape it has seen.
 
-    It reads the weights at each call, so what training changes in place is seen at once. What it
-    returns is its own buffer, which the next call overwrites.
+    It reads the weights at each call, so updates in place take effect at once. The result is its own buffer,
+    which the next call overwrites.
     """
 
     def __init__(self, layers: Sequence[Step]) -> None:
@@ -157,7 +157,7 @@ class NumpyMlp:
         self._plans: dict[tuple[int, ...], tuple[Array, Calls, Array]] = {}
 
     def __call__(self, x_ND: NDArray[Any]) -> Array:
-        """Return the outputs (N, O); every observation (D,), of whatever shape, is flattened."""
+        """Return the outputs (N, O); observations of any shape are flattened to (D,)."""
         plan = self._plans.get(x_ND.shape)
         inputs, calls, outputs = self._plan(x_ND.shape) if plan is None else plan
         inputs[...] = x_ND
@@ -169,14 +169,14 @@ class NumpyMlp:
         if len(self._plans) >= _MAX_PLANS:
             self._plans.clear()
         num, width = shape[0], math.prod(shape[1:])
-        # A single observation is a plain vector: its products and sums are quicker than a table's.
+        # A single observation is a plain vector: products and sums with it are faster than with a matrix.
         x = np.zeros((width,) if num == 1 else (width, num), np.float32)
         calls: Calls = []
         y = x
         for layer in self.layers:
             y = layer.bind(y, calls)
         outputs = y.reshape(1, -1) if num == 1 else y.T
-        # The input is filled through a view in the caller's own order and shape.
+        # The input is filled through a view in the caller's order and shape.
         self._plans[shape] = (x.T.reshape(shape), calls, outputs)
         return self._plans[shape]
 
@@ -184,10 +184,9 @@ class NumpyMlp:
 def numpy_steps(module: Any) -> list[Step] | None:
     """Return the steps of a torch module in eval mode, on arrays that share its memory.
 
-    Known are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, BatchNorm1d, Dropout, Flatten
-    and Identity, nested or not; None is returned for any other, or where the weights are not float32 on
-    the CPU.
-    Whoever moves the parameters to other memory afterwards (as FlatParameters does) must ask again.
+    Supported are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, BatchNorm1d, Dropout, Flatten
+    and Identity, nested or not; None is returned for any other, or if the weights are not float32 on the CPU.
+    Call it again after parameters moved to other memory (as FlatParameters moves them).
     """
     from torch import nn
 
@@ -231,12 +230,12 @@ def _shared_or_none(parameter: Tensor | None) -> Array | None:
 
 
 def _column(vector: Array, like: Array) -> Array:
-    """Return the vector in a shape that stretches over the observations."""
+    """Return the vector in a shape that broadcasts over the observations."""
     return vector if like.ndim == 1 else vector[:, None]
 
 
 def _silu(x: Array, a: Array) -> None:
-    # The logistic function by tanh, which cannot overflow.
+    # The sigmoid by tanh, which cannot overflow.
     np.multiply(x, 0.5, a)
     np.tanh(a, a)
     np.add(a, 1.0, a)
@@ -245,7 +244,7 @@ def _silu(x: Array, a: Array) -> None:
 
 
 def _gelu(x: Array, a: Array, b: Array) -> None:
-    # max(x, 0) - |x| * q, where q is the share of a Gaussian beyond |x|: no digits cancel.
+    # max(x, 0) - |x| * q, where q is the Gaussian tail beyond |x|: no cancellation.
     np.abs(x, a)
     np.multiply(a, _ERF_SCALE / math.sqrt(2), b)
     np.add(b, 1.0, b)

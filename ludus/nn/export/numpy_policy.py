@@ -40,7 +40,7 @@ _HEADS: dict[str, tuple[set[str], ...]] = {
 
 @dataclass(frozen=True)
 class Normalisation:
-    """How observations were normalised in training: (obs - mean) * inv_std, kept within +-clip."""
+    """The normalisation of observations in training: (obs - mean) * inv_std, clipped to +-clip."""
 
     mean: Array
     inv_std: Array
@@ -58,10 +58,10 @@ def save_policy(
     normalisation: Normalisation | None = None,
     has_masks: bool = False,
 ) -> None:
-    """Write a policy to a directory of its own; only a policy that ludus wrote is ever replaced.
+    """Write a policy to its own directory; only a policy that ludus wrote is ever replaced.
 
-    `action` says what its actions are: `n` moves from `start` on, choices of `nvec` from `starts` on, or
-    numbers from `low` to `high`. `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean`
+    `action` is the action space: `n` actions counted from `start`, choices of `nvec` counted from `starts`,
+    or numbers from `low` to `high`. `heads` has one entry: `q` (greedy), `logits` (categorical) or `mean`
     (squashed, gaussian). A dueling network is greedy with two: `value` and `advantage`.
     """
     if set(heads) not in _HEADS[kind]:
@@ -82,7 +82,7 @@ def save_policy(
 
 
 class NumpyPolicy:
-    """What a trained agent does when it does not explore: a function from observation to action."""
+    """The deterministic policy of a trained agent: a function from observation to action."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class NumpyPolicy:
     ) -> None:
         self.kind = kind
         self.has_masks = has_masks
-        """Whether its env says which actions are allowed; then it must be told."""
+        """Whether it was trained with action masks; then it must be called with masks."""
         self.obs_shape = tuple(obs_shape)
         self.action = dict(action)
         self._normalisation = normalisation
@@ -106,7 +106,7 @@ class NumpyPolicy:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return the policy that `save_policy` wrote; CheckpointError if it is not as written."""
+        """Return the policy that `save_policy` wrote; raise CheckpointError if it has changed."""
         note, arrays = read_policy(Path(path))
         try:
             clip = note["clip"]
@@ -131,10 +131,10 @@ class NumpyPolicy:
             raise CheckpointError(f"{path} does not describe a policy: {error}") from None
 
     def __call__(self, obs: NDArray[Any], masks: NDArray[np.bool_] | None = None) -> Any:
-        """Return the action for one observation, or one a row for a batch of them.
+        """Return the action for one observation, or one per row for a batch.
 
-        Actions are in the env's units. Where masks are given, of the outputs' shape, only actions
-        that they allow are chosen; a policy that was trained with masks needs them.
+        Actions are in the env's units. With masks, of the outputs' shape, only actions that they allow are
+        chosen; a policy that was trained with masks needs them.
         """
         if self.has_masks and masks is None:
             raise LudusError(
@@ -156,7 +156,7 @@ class NumpyPolicy:
         return actions[0] if is_single else actions
 
     def outputs(self, obs: NDArray[Any]) -> Array:
-        """Return what the network gives for a batch: values of actions, logits or means, (N, A)."""
+        """Return the network's output for a batch: Q-values, logits or means, (N, A)."""
         normal = self._normalisation
         if normal is not None:
             obs = np.clip((obs - normal.mean) * normal.inv_std, -normal.clip, normal.clip)
@@ -182,7 +182,7 @@ class NumpyPolicy:
         return np.where(masks_NA, outputs_NA, np.float32(-np.inf))
 
     def _blocks(self, table: NDArray[Any]) -> list[NDArray[Any]]:
-        """Return the columns of each choice; a Discrete action is a single one."""
+        """Return the columns of each choice; a Discrete action has a single block."""
         nvec = self.action.get("nvec", [table.shape[1]])
         return np.split(table, np.cumsum(nvec)[:-1], axis=1)
 
@@ -199,13 +199,13 @@ class NumpyPolicy:
                 outputs_NA = low + (np.tanh(outputs_NA) + np.float32(1)) * np.float32(0.5) * (
                     high - low
                 )
-            # Rounding may lead a hair beyond the bound, which an env need not take.
+            # Rounding may exceed the bound slightly, which an env need not accept.
             chosen = np.clip(outputs_NA, low, high)
         return chosen
 
 
 def _describe(steps: Sequence[Step], place: str, arrays: dict[str, Array]) -> list[dict[str, Any]]:
-    """Return the steps as JSON and put their arrays, by name, with the others."""
+    """Return the steps as JSON and add their arrays, by name, to the others."""
     described = []
     for index, step in enumerate(steps):
         options: dict[str, Any] = {"step": type(step).__name__}
@@ -235,13 +235,13 @@ def _steps(
 
 
 def _describe_action(action: Any, arrays: dict[str, Array]) -> dict[str, Any]:
-    # Told apart by what they have, so that this file need not import gymnasium.
+    # Distinguished by their attributes, so that this file need not import gymnasium.
     if hasattr(action, "n"):
         return {"n": int(action.n), "start": int(action.start)}
     if hasattr(action, "nvec"):
         nvec, starts = map(int, action.nvec), map(int, action.starts)
         return {"nvec": list(nvec), "starts": list(starts)}
-    # Bounds may be infinite, which JSON cannot say.
+    # Bounds may be infinite, which JSON cannot represent.
     arrays["action.low"], arrays["action.high"] = action.low, action.high
     return {"low": "array", "high": "array"}
 

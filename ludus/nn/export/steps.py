@@ -1,4 +1,4 @@
-"""Turn a network of torch into the steps that NumPy can compute."""
+"""Convert a torch network to steps that NumPy can compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.nn.export.numpy_net import Linear, Step, numpy_steps
 
 
 def exported_steps(module: nn.Module | Linear) -> list[Step]:
-    """Return the layers of a network for NumPy; raise LudusError where there is one it cannot compute."""
+    """Return the layers of a network for NumPy; raise LudusError if NumPy cannot compute one of them."""
     if isinstance(module, Linear):
         return [module]
     steps = numpy_steps(copy.deepcopy(module).cpu())

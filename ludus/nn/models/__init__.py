@@ -1,1 +1,1 @@
-"""The networks a config can name: one kind a file, found by listing this folder."""
+"""The networks a config can name: one kind per file, found by listing this folder."""

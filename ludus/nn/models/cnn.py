@@ -21,19 +21,19 @@ class Cnn(nn.Module):
         kind: Literal["cnn"]
         """Convolutional blocks and a linear layer."""
         channels: Positive
-        """How many channels an input image has."""
+        """The number of channels of an input image."""
         height: Positive
-        """The height of an input image; inputs given as rows are shaped to channels x height x width."""
+        """The height of an input image; flat inputs are reshaped to channels x height x width."""
         width: Positive
         """The width of an input image."""
         blocks: list[Positive]
         """The channels of each block; every block halves the image."""
         outputs: Positive
-        """How many numbers come out: one a class, or one a target."""
+        """The number of outputs: one per class, or one per target."""
         activation: Literal["relu", "tanh", "gelu", "silu"]
-        """What follows each convolution."""
+        """The activation after each convolution."""
         dropout: Fraction
-        """The share of features silenced at random before the linear layer while training."""
+        """The dropout rate: the fraction of features zeroed before the linear layer while training."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -54,6 +54,6 @@ class Cnn(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs, one row an example."""
+        """Return the outputs, one row per example."""
         out: Tensor = self.head(self.blocks(x.reshape(-1, *self._shape)).flatten(1))
         return out

@@ -1,4 +1,4 @@
-"""A model of Hugging Face's transformers: from a config with random weights, or from a local folder."""
+"""A Hugging Face transformers model: from a config with random weights, or from a local folder."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from ludus.core.errors import ConfigError
 from ludus.nn.transformers_models import build, load, with_lora
 
 Value = str | bool | int | float | list[Any] | dict[str, Any] | None
-"""What a value in a config.json can be."""
+"""The types of a value in a config.json."""
 
 
 class LoraConfig(StrictConfig):
-    """Low-rank adapters (PEFT): the base is frozen, and small matrices beside its layers learn."""
+    """Low-rank adapters (LoRA, PEFT): the base is frozen, and small matrices next to its layers learn."""
 
     kind: Literal["lora"]
     """Low-rank adaptation."""
     r: Positive
-    """The rank of the adapters: how many rows and columns the two matrices of each have."""
+    """The rank of the adapters: the inner dimension of the two matrices of each."""
     alpha: PositiveFloat
-    """What an adapter adds is multiplied by alpha / r."""
+    """The scale of an adapter: its output is multiplied by alpha / r."""
     dropout: Fraction
-    """The share of an adapter's inputs that are silenced at random while training."""
+    """The dropout rate: the fraction of an adapter's inputs zeroed while training."""
     target_modules: list[str] | None
-    """The names of the layers that get an adapter, or their ends; null takes PEFT's choice for the model."""
+    """The names, or endings of names, of the layers that get an adapter; null takes PEFT's default."""
     modules_to_save: list[str]
     """Layers that are trained and saved whole, such as a new classifier."""
     bias: Literal["none", "all", "lora_only"]
-    """Which biases of the base learn too: none, all, or those of the layers with an adapter."""
+    """The biases of the base that are trained too: none, all, or those of the layers with an adapter."""
 
 
 @register("model", "huggingface")
 class HuggingFace(nn.Module):
-    """A transformers model, called by keywords; it returns what that model returns."""
+    """A transformers model, called by keywords; it returns that model's output."""
 
     class Config(StrictConfig):
         """Which model, and where its weights come from."""
@@ -54,17 +54,18 @@ class HuggingFace(nn.Module):
             "AutoModelForMultipleChoice",
             "AutoModelForImageClassification",
         ]
-        """The class of transformers that puts the head of the task on the model."""
+        """The transformers class that adds the head of the task to the model."""
         path: str | None
-        """A local folder that save_pretrained wrote, with safetensors; null begins with random weights."""
+        """A local folder that save_pretrained wrote, with safetensors; null starts from random weights."""
         config: dict[str, Value]
-        """Values of the model's config: with a path those to change (num_labels), without one model_type and
-        all that is not as the architecture has it."""
+        """Values of the model's config: with a path those to override (num_labels), without one model_type
+        and those that differ from the architecture's defaults.
+        """
         adapter: LoraConfig | None
-        """A PEFT adapter that learns instead of the weights and is saved alone; null trains them all."""
+        """A PEFT adapter that is trained in place of the weights and saved alone; null trains all weights."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what only shows when keys are read together."""
+            """Yield the problems that only a combination of keys shows."""
             has_type = isinstance(self.config.get("model_type"), str)
             if self.path is None and not has_type:
                 yield "'path' is null, and 'config' names no model_type (bert, gpt2); give one of them"
@@ -78,7 +79,7 @@ class HuggingFace(nn.Module):
 
     @staticmethod
     def code_modules(config: Config) -> list[str]:
-        """Return the libraries whose versions decide what is computed."""
+        """Return the libraries whose versions affect the result."""
         return ["transformers", *(["peft"] if config.adapter is not None else [])]
 
     def __init__(self, config: Config) -> None:
@@ -97,12 +98,12 @@ class HuggingFace(nn.Module):
         self.network: nn.Module = network
 
     def forward(self, **inputs: Any) -> Any:
-        """Return what the model returns: an object with `logits` and, where `labels` are given, `loss`."""
+        """Return the model's output: an object with `logits` and, if `labels` are given, `loss`."""
         return self.network(**inputs)
 
 
 def _refuse_random(missing: list[str], adapter: LoraConfig) -> None:
-    """Raise ConfigError where a layer that the folder has no weights of would stay random."""
+    """Raise ConfigError if a layer without weights in the folder would stay random."""
     for name in missing:
         if not {*name.split(".")} & {*adapter.modules_to_save}:
             layer = name.rpartition(".")[0]

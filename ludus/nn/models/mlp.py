@@ -14,7 +14,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "silu": nn.SiL
 
 @register("model", "mlp")
 class Mlp(nn.Module):
-    """Fully connected layers; inputs of any shape are flattened to one row an example."""
+    """Fully connected layers; inputs of any shape are flattened to one row per example."""
 
     class Config(StrictConfig):
         """The shape of the network."""
@@ -22,17 +22,17 @@ class Mlp(nn.Module):
         kind: Literal["mlp"]
         """Fully connected layers."""
         inputs: Positive
-        """How many numbers describe one example."""
+        """The number of features of one example."""
         widths: list[Positive]
         """The width of each hidden layer; an empty list makes a linear model."""
         outputs: Positive
-        """How many numbers come out: one a class, or one a target."""
+        """The number of outputs: one per class, or one per target."""
         activation: Literal["relu", "tanh", "gelu", "silu"]
-        """What stands between two layers."""
+        """The activation between two layers."""
         layer_norm: bool
-        """Normalise each hidden layer before its activation."""
+        """Apply layer norm to each hidden layer before its activation."""
         dropout: Fraction
-        """The share of hidden units silenced at random while training."""
+        """The dropout rate: the fraction of hidden units zeroed while training."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -50,6 +50,6 @@ class Mlp(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs, one row an example."""
+        """Return the outputs, one row per example."""
         out: Tensor = self.layers(x.flatten(1))
         return out

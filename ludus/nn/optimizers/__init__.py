@@ -1,1 +1,1 @@
-"""The kinds of optimizers, a file each; `_rule.py` is what a kind that works on flat vectors fills in."""
+"""The kinds of optimizers, one file each; `_rule.py` is the base class of those on flat vectors."""

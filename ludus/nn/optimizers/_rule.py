@@ -1,4 +1,4 @@
-"""What a kind of optimizer fills in: how one flat vector moves along its gradient, and what it remembers."""
+"""The base class of optimizer kinds: the update rule of one flat vector, and its moments."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.nn.flat import FlatParameters, FlatPart, Vectors, fused_pieces
 
 Decay = Annotated[float, Field(ge=0, le=1e30)]
-"""Within what a 32-bit number can be, for there may be one for each weight."""
+"""Within the range of float32, since there may be one value per weight."""
 
 
 class OptimizerConfig(StrictConfig):
-    """The section of an optimizer; the Config of every registered optimizer derives from it."""
+    """The config of an optimizer; the Config of every registered optimizer derives from it."""
 
     kind: str
-    """Which optimizer it is."""
+    """The kind of optimizer."""
     learning_rate: PositiveFloat
     """The step size; the learning-rate schedule starts from it."""
 
 
 class Slices:
-    """Pieces of one vector, with their gradients and moments, that have one weight decay."""
+    """Slices of one vector, with their gradients and moments, that share one weight decay."""
 
     def __init__(
         self, part: FlatPart, moments: Vectors, decay: float, names: Collection[str] | None
     ) -> None:
-        """Those of the parameters of these names; with None, all of it."""
+        """The slices of the parameters of these names; None means the whole vector."""
         pieces = None if names is None else part.slices(names)
         self.places = [i for i, name in enumerate(part.names) if names is None or name in names]
-        """Where the parameters are among those of the part."""
+        """The indices of the parameters within the part."""
         if not part.keeps_gradients:
-            # Autograd makes a gradient for each parameter.
+            # Autograd allocates a gradient for each parameter.
             pieces = part.slices(part.names if names is None else names)
         elif part.vector.is_cuda:
             pieces = fused_pieces([slice(0, len(part.vector))] if pieces is None else pieces)
@@ -50,39 +50,39 @@ class Slices:
         self.moments = [cut(moment) for moment in moments]
 
     def gradients(self, released: Sequence[Tensor] | None) -> list[Tensor]:
-        """Return the gradients of the pieces: those that are kept, or of these of all parameters."""
+        """Return the gradients of the slices: kept ones, or those out of the gradients of all parameters."""
         return self._gradients if released is None else [released[place] for place in self.places]
 
 
 class Rule:
-    """Moves one vector; a kind says by `moved` how, as arithmetic that a compiler can fuse.
+    """Updates one vector; each kind defines its rule in `moved`, as arithmetic that a compiler can fuse.
 
-    Where torch has a fused kernel, a kind calls it in `step`; else `step` does the same arithmetic.
+    If torch has a fused kernel, a kind calls it in `step`; otherwise `step` does the same arithmetic.
     """
 
     Config: ClassVar[type[OptimizerConfig]] = OptimizerConfig
     squares: ClassVar[tuple[int, ...]] = ()
-    """The places of moments that are means of squares, so never below 0."""
+    """The indices of moments that are means of squares, so never below 0."""
     is_fused: ClassVar[bool] = False
-    """Whether `step` calls a kernel of torch that takes the gradient of each parameter as it is."""
+    """Whether `step` calls a fused kernel of torch, which takes the gradient of each parameter as it is."""
     averages: ClassVar[bool] = False
-    """Whether other weights are evaluated than those at which gradients are computed."""
+    """Whether the weights to evaluate differ from those at which gradients are computed."""
 
     def __init__(
         self, config: OptimizerConfig, part: FlatPart, undecayed: frozenset[str], home: torch.device
     ) -> None:
-        """Numbers that all vectors share are at `home`."""
+        """Scalars that all vectors share are on the device `home`."""
         self.config = config
         self._is_away = part.vector.device != home
         self.vector, self.gradient, self.rate = part.vector, part.gradient, part.rate
         self.moments = [torch.zeros_like(part.vector) for _ in range(self.count_moments())]
         self.num_steps = torch.zeros((), device=part.vector.device)
         self.more: list[Tensor] = self.first_numbers()
-        """Further numbers that it keeps."""
+        """Further scalars in its state."""
         self._corrections = torch.zeros_like(self.corrections(self.num_steps + 1, self.more))
         decay: float = getattr(config, "weight_decay", 0.0)
         self._decay: float | Tensor = decay
-        """Of all weights alike, or of each."""
+        """One value for all weights, or one per weight."""
         self._slices = [Slices(part, self.moments, decay, None)]
         if decay and not undecayed.isdisjoint(part.names):
             self._decay = torch.full_like(part.vector, decay)
@@ -94,14 +94,14 @@ class Rule:
 
     @classmethod
     def check(cls, config: OptimizerConfig, flat: FlatParameters) -> None:
-        """Raise LudusError where the config names what these parameters have not."""
+        """Raise LudusError if the config names parameters that do not exist."""
 
     def count_moments(self) -> int:
-        """Return how many vectors it keeps besides the weights; they begin at 0."""
+        """Return the number of moment vectors; they begin at 0."""
         return 1
 
     def first_numbers(self) -> list[Tensor]:
-        """Return the further numbers that it keeps, as they are at first."""
+        """Return the initial values of the further scalars."""
         return []
 
     def step(
@@ -113,7 +113,7 @@ class Rule:
     ) -> None:
         """Take one step along the gradient divided by grad_scale, unless found_inf holds 1.
 
-        `released` are the gradients of all parameters, where they are not kept in a vector.
+        `released` holds the gradients of all parameters, if they are not kept in a vector.
         """
         gradient = self.gradient if released is None else torch.cat([*released])
         self.step_traced(gradient, learning_rate, found_inf, grad_scale)
@@ -125,13 +125,13 @@ class Rule:
         found_inf: Tensor | None,
         grad_scale: Tensor | None,
     ) -> None:
-        """Do the same along this gradient, as arithmetic that a compiler can fuse."""
+        """Take the same step along this gradient, as arithmetic that a compiler can fuse."""
         rate, grad_scale = self._own(learning_rate, grad_scale)
         if grad_scale is not None:
             gradient = gradient / grad_scale
         num_steps = self.num_steps + 1
         more = self.advanced(num_steps, rate)
-        # Stored, not only computed: else the powers would be taken again for every weight.
+        # Stored, or a fused kernel would compute the powers again for every weight.
         self._corrections.copy_(self.corrections(num_steps, more))
         vector, moments = self.moved(self.vector, gradient, self.moments, self._corrections, rate)
         owned = [self.vector, self.num_steps, *self.moments, *self.more]
@@ -149,11 +149,11 @@ class Rule:
         return learning_rate if self.rate == 1.0 else learning_rate * self.rate, grad_scale
 
     def advanced(self, num_steps: Tensor, lr: float | Tensor) -> list[Tensor]:
-        """Return the further numbers after this step."""
+        """Return the further scalars after this step."""
         return []
 
     def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
-        """Return numbers that one step uses for all weights, such as those that debias moments."""
+        """Return the scalars that one step uses for all weights, such as bias corrections."""
         return torch.zeros(1, device=num_steps.device)
 
     def moved(
@@ -168,11 +168,11 @@ class Rule:
         raise NotImplementedError
 
     def evaluated(self) -> Tensor:
-        """Return the weights that are evaluated."""
+        """Return the weights to evaluate."""
         return self.vector
 
     def _exact(self, number: float | Tensor) -> Tensor:
-        """Return a number in the most exact type of the device."""
+        """Return a number in the most precise dtype of the device."""
         device = self.vector.device
         dtype = torch.float32 if device.type == "mps" else torch.float64
         return torch.as_tensor(number, dtype=dtype, device=device)

@@ -1,4 +1,4 @@
-"""The optimizer `adam`, with what it shares with `adamw`."""
+"""The optimizer `adam`, and the code it shares with `adamw`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
 
 
 class Adam(OptimizerConfig):
-    """Adam, or AdamW where the weight decay is kept apart from the gradient."""
+    """Adam, or AdamW with decoupled weight decay."""
 
     kind: Literal["adam", "adamw"]
     """adam adds the weight decay to the gradient; adamw shrinks the weights directly."""
@@ -55,7 +55,7 @@ class AdamRule(Rule):
         self.num_steps += 1
         if found_inf is not None:
             self.num_steps -= found_inf
-        # The kernel itself: what torch.optim wraps around it costs more than it on small networks.
+        # The kernel itself: torch.optim's wrapper costs more than the kernel on small networks.
         move = torch._fused_adam_ if config.kind == "adam" else torch._fused_adamw_
         for part in self._slices:
             first, second = part.moments
@@ -68,7 +68,7 @@ class AdamRule(Rule):
             )  # fmt: skip
 
     def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
-        """Return by how much each moment still falls short of its mean after so many steps."""
+        """Return the bias correction of each moment after this many steps."""
         return torch.stack([1 - beta**num_steps for beta in (self.config.beta1, self.config.beta2)])
 
     def moved(

@@ -1,4 +1,4 @@
-"""The optimizer `adamw`: Adam with the weight decay kept apart from the gradient."""
+"""The optimizer `adamw`: Adam with decoupled weight decay."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from ludus.nn.optimizers.adam import AdamRule
 
 @register("optimizer", "adamw")
 class AdamWRule(AdamRule):
-    """AdamW, by torch's fused kernel; its config says that it is not Adam."""
+    """AdamW, by torch's fused kernel; the kind in its config tells it from Adam."""

@@ -1,4 +1,4 @@
-"""The optimizer `given`: one of torch's kind that a script gives with `set_optimizer`."""
+"""The optimizer `given`: a torch optimizer that a script passes to `set_optimizer`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.nn.torch_optimizer import Parameters, TorchMade
 
 
 class Given(OptimizerConfig):
-    """An optimizer of a script."""
+    """An optimizer from a script."""
 
     kind: Literal["given"]
     """The optimizer of a script: trainer.set_optimizer(MyOptimizer, lr=0.1)."""
@@ -19,7 +19,7 @@ class Given(OptimizerConfig):
 
 @register("optimizer", "given")
 class GivenOptimizer:
-    """Stands for the optimizer, which no config can hold."""
+    """A placeholder for the optimizer, which no config can hold."""
 
     Config = Given
 

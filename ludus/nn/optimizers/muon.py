@@ -1,4 +1,4 @@
-"""The optimizer `muon`: steps of weight matrices are made orthogonal; AdamW moves all other parameters."""
+"""The optimizer `muon`: updates of weight matrices are orthogonalised; AdamW updates the other parameters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ludus.nn.flat import FlatParameters, FlatPart, Vectors
 from ludus.nn.groups import is_inside
 from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
 
-# Of the quintic iteration of Keller Jordan, as in torch.optim.Muon.
+# The coefficients of Keller Jordan's quintic iteration, as in torch.optim.Muon.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 _EPS = 1e-7
 
@@ -32,14 +32,15 @@ class Muon(OptimizerConfig):
     nesterov: bool
     """Use Nesterov momentum: look ahead along the momentum before the step."""
     newton_schulz_steps: Annotated[int, Field(ge=1, le=99)]
-    """How many Newton-Schulz iterations orthogonalise a step; 5 are usual."""
+    """The number of Newton-Schulz iterations that orthogonalise an update; 5 is usual."""
     adjust: Literal["original", "match_rms_adamw"]
-    """The factor of a step of a matrix of A rows and B columns: sqrt(max(1, A / B)), or
-    0.2 * sqrt(max(A, B)), with which learning rates tuned for adamw can stay."""
+    """The factor of the update of a matrix of A rows and B columns: sqrt(max(1, A / B)), or
+    0.2 * sqrt(max(A, B)), which suits learning rates tuned for adamw.
+    """
     adamw_parameters: list[str]
-    """Matrices that AdamW moves as well, by name, or all in a module of that name: embeddings, the head."""
+    """Matrices that AdamW updates as well, by name, or all in a module of that name: embeddings, the head."""
     adamw_rate: PositiveFloat
-    """The factor of the learning rate of all that AdamW moves."""
+    """The factor of the learning rate for parameters that AdamW updates."""
     beta1: Fraction
     """For AdamW: the decay rate of the first moment."""
     beta2: Fraction
@@ -47,12 +48,12 @@ class Muon(OptimizerConfig):
     eps: PositiveFloat
     """For AdamW: added to the denominator."""
     weight_decay: Decay
-    """The weight decay coefficient of all: weights shrink directly, as with adamw."""
+    """The weight decay coefficient of all parameters: decoupled, as with adamw."""
 
 
 @register("optimizer", "muon")
 class MuonRule(Rule):
-    """Keeps the mean gradient of all, and the mean square of what AdamW moves."""
+    """Keeps the first moment of all parameters, and the second moment of those that AdamW updates."""
 
     Config = Muon
     squares = (1,)
@@ -70,7 +71,7 @@ class MuonRule(Rule):
             else None
             for name, shape in zip(part.names, part.shapes, strict=True)
         ]
-        """The shape of each parameter that is orthogonalised; None of others."""
+        """The shape of each parameter that is orthogonalised; None for the others."""
         self._shares = torch.cat(
             [
                 part.vector.new_full(
@@ -79,7 +80,7 @@ class MuonRule(Rule):
                 for size, shape in zip(part.sizes, self._matrices, strict=True)
             ]
         )
-        """How much of the gradient each weight's mean takes."""
+        """One minus the decay rate of the first moment, for each weight."""
 
     def count_moments(self) -> int:
         """Return two."""
@@ -87,7 +88,7 @@ class MuonRule(Rule):
 
     @classmethod
     def check(cls, config: OptimizerConfig, flat: FlatParameters) -> None:
-        """Raise LudusError where AdamW is to move parameters that are not there."""
+        """Raise LudusError if adamw_parameters names parameters that do not exist."""
         assert isinstance(config, Muon)
         shapes = [shape for part in flat.parts for shape in part.shapes]
         for given in config.adamw_parameters:
@@ -99,7 +100,7 @@ class MuonRule(Rule):
                 )
 
     def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
-        """Return by how much each moment of AdamW still falls short of its mean."""
+        """Return the bias correction of each moment of AdamW."""
         return torch.stack([1 - beta**num_steps for beta in (self.config.beta1, self.config.beta2)])
 
     def moved(
@@ -137,7 +138,7 @@ class MuonRule(Rule):
             if config.adjust == "match_rms_adamw":
                 factor = 0.2 * math.sqrt(max(rows, columns))
             moved.append(weights * (1 - lr * decay) - (lr * factor) * step)
-            # A matrix has no second moment: nothing of it is saved but zeros.
+            # A matrix has no second moment: zeros are saved.
             kept.append(torch.zeros_like(square))
         return torch.cat(moved), [first, torch.cat(kept)]
 
@@ -147,7 +148,7 @@ class MuonRule(Rule):
 
 
 def orthogonalised(matrix: Tensor, num_steps: int) -> Tensor:
-    """Return about the nearest orthogonal matrix, by Newton-Schulz iterations in bfloat16."""
+    """Return approximately the nearest orthogonal matrix, by Newton-Schulz iterations in bfloat16."""
     found = matrix.bfloat16()
     is_tall = matrix.shape[0] > matrix.shape[1]
     if is_tall:

@@ -1,4 +1,4 @@
-"""The optimizer `radam`: Adam whose first steps are plain, until the mean square is known well enough."""
+"""The optimizer `radam`: Adam without the second moment until its variance is bounded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RAdam(OptimizerConfig):
 
 @register("optimizer", "radam")
 class RAdamRule(Rule):
-    """Keeps the means of the gradient and of its square."""
+    """Keeps the first and the second moment of the gradient."""
 
     Config = RAdam
     squares = (1,)
@@ -44,7 +44,7 @@ class RAdamRule(Rule):
         return 2
 
     def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
-        """Return what debiases the mean, the rectification (0 for none), and what debiases the root."""
+        """Return the first bias correction, the rectification (0 for none), and the root of the second."""
         config, steps = self.config, self._exact(num_steps)
         power = config.beta2**steps
         longest = 2 / (1 - config.beta2) - 1

@@ -1,4 +1,4 @@
-"""The optimizer `rmsprop`: the gradient over the root of the mean of its square."""
+"""The optimizer `rmsprop`: the gradient divided by its root mean square."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class RmsProp(OptimizerConfig):
     eps: PositiveFloat
     """Added to the denominator, against division by zero."""
     momentum: Fraction
-    """The momentum factor: the share of the last step that is taken again."""
+    """The momentum factor: the fraction of the last step that is repeated."""
     centered: bool
-    """Divide by the root of the gradient's variance: the squared mean is taken off the mean square."""
+    """Divide by the gradient's standard deviation: the squared mean is subtracted from the mean square."""
     weight_decay: Decay
     """The weight decay coefficient, added to the gradient: how strongly weights are pulled to zero."""
 
 
 @register("optimizer", "rmsprop")
 class RmsPropRule(Rule):
-    """Keeps the mean square of the gradient, the momentum, and where centered the mean gradient."""
+    """Keeps the mean square of the gradient, the momentum, and if centered the mean gradient."""
 
     Config = RmsProp
     squares = (0,)
     config: RmsProp
 
     def count_moments(self) -> int:
-        """Return how many of them are in use."""
+        """Return the number of moments in use."""
         return 1 + bool(self.config.momentum) + self.config.centered
 
     def moved(

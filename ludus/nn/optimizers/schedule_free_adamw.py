@@ -1,6 +1,6 @@
-"""The optimizer `schedule_free_adamw`: AdamW on a mean of its iterates, so that no schedule has to fall.
+"""The optimizer `schedule_free_adamw`: AdamW on an average of its iterates, with no decaying schedule.
 
-Gradients are computed at y, between the iterate z and the mean x of all iterates; x is what is evaluated.
+Gradients are computed at y, between the iterate z and the average x of all iterates; x is evaluated.
 The weights of the network are y, and the moment d = z - y gives the two others: z = y + d and
 x = y + (1 - 1 / beta1) d.
 """
@@ -24,9 +24,9 @@ class ScheduleFreeAdamW(OptimizerConfig):
     """Schedule-free AdamW (Defazio et al., 2024)."""
 
     kind: Literal["schedule_free_adamw"]
-    """Schedule-free AdamW: evaluate a mean of the iterates; use a constant schedule, with a warm-up."""
+    """Schedule-free AdamW: evaluate an average of the iterates; use a constant schedule, with a warm-up."""
     beta1: Annotated[float, Field(gt=0, lt=1)]
-    """How near to the mean, rather than to the iterate, gradients are computed."""
+    """The interpolation between iterate (0) and average (1) at which gradients are computed."""
     beta2: Fraction
     """The decay rate of the second moment, the running mean of the squared gradient."""
     eps: PositiveFloat
@@ -34,14 +34,14 @@ class ScheduleFreeAdamW(OptimizerConfig):
     weight_decay: Decay
     """The weight decay coefficient: how strongly the weights at which gradients are computed shrink."""
     step_power: NonNegativeFloat
-    """Iterate t counts t to this power in the mean; 0 counts all alike."""
+    """Iterate t has weight t to this power in the average; 0 weights all equally."""
     rate_power: NonNegativeFloat
-    """An iterate counts the highest learning rate so far to this power; 2 is usual."""
+    """An iterate has the weight of the highest learning rate so far to this power; 2 is usual."""
 
 
 @register("optimizer", "schedule_free_adamw")
 class ScheduleFreeAdamWRule(Rule):
-    """Keeps the distance from the weights to the iterate, and the mean square of the gradient."""
+    """Keeps the distance from the weights to the iterate, and the second moment of the gradient."""
 
     Config = ScheduleFreeAdamW
     squares = (1,)
@@ -53,7 +53,7 @@ class ScheduleFreeAdamWRule(Rule):
         return 2
 
     def first_numbers(self) -> list[Tensor]:
-        """Return the sum of what iterates count, and the highest learning rate so far."""
+        """Return the sum of the iterates' weights, and the highest learning rate so far."""
         return [self._exact(0.0), self._exact(0.0)]
 
     def advanced(self, num_steps: Tensor, lr: float | Tensor) -> list[Tensor]:
@@ -64,7 +64,7 @@ class ScheduleFreeAdamWRule(Rule):
         return [total + counts, most]
 
     def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
-        """Return how far the second moment falls short, and the share of this iterate in the mean."""
+        """Return the bias correction of the second moment, and the weight of this iterate in the average."""
         before, after = self.more[0], more[0]
         share = torch.where(after > 0, (after - before) / after, 0.0)
         power = self.config.beta2 ** self._exact(num_steps)
@@ -88,5 +88,5 @@ class ScheduleFreeAdamWRule(Rule):
         return moved, [kept * (distance - lr * config.beta1 * way), second]
 
     def evaluated(self) -> Tensor:
-        """Return the mean of the iterates."""
+        """Return the average of the iterates."""
         return self.vector + (1 - 1 / self.config.beta1) * self.moments[0]

@@ -20,14 +20,14 @@ class Sgd(OptimizerConfig):
     kind: Literal["sgd"]
     """A step along the gradient, with momentum."""
     momentum: Fraction
-    """The momentum factor: the share of the last step that is taken again."""
+    """The momentum factor: the fraction of the last step that is repeated."""
     nesterov: bool
     """Use Nesterov momentum: look ahead along the momentum before the step."""
     weight_decay: Decay
     """The weight decay coefficient: how strongly weights are pulled to zero."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a momentum that is asked for and not there."""
+        """Yield a problem if nesterov is on without momentum."""
         if self.nesterov and not self.momentum:
             yield "'nesterov' is on, but 'momentum' is 0; raise it, or turn nesterov off"
 

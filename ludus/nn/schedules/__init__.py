@@ -1,4 +1,4 @@
-"""The kinds of schedules, a file each; what they have in common is in `ludus/nn/schedule.py`."""
+"""The kinds of schedules, one file each; their common code is in `ludus/nn/schedule.py`."""
 
 from ludus.nn.schedule import LearningRateScheduleSection as LearningRateScheduleSection
 from ludus.nn.schedule import Schedule as Schedule

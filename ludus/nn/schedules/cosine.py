@@ -19,16 +19,16 @@ class Cosine(WarmedUp):
     final: Value
     """The value at the end."""
     total_steps: Positive | None
-    """How many steps the whole schedule takes, warm-up included; null means the whole run."""
+    """The number of steps of the whole schedule, warm-up included; null means the whole run."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a warm-up that takes all of it."""
+        """Yield a problem if the warm-up takes the whole schedule."""
         yield from all_warm_up(self.warmup_steps, self.total_steps)
 
 
 @register("schedule", "cosine")
 class CosineSchedule:
-    """Goes to the final value along half a cosine, and stays there."""
+    """Interpolates to the final value along half a cosine, and stays there."""
 
     Config = Cosine
 

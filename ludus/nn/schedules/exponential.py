@@ -1,4 +1,4 @@
-"""The schedule `exponential`: decay to a final value by a rate."""
+"""The schedule `exponential`: exponential decay to a final value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Exponential(WarmedUp):
     kind: Literal["exponential"]
     """Exponential decay to the final value."""
     rate: Annotated[float, Field(gt=0, le=1)]
-    """The decay rate: the share of the distance to the final value that remains after each step."""
+    """The decay rate: the fraction of the distance to the final value that remains after each step."""
     final: Value
     """The value approached."""
 

@@ -1,4 +1,4 @@
-"""The schedule `given`: a function of the step that a script gives with `set_schedule`."""
+"""The schedule `given`: a function of the step that a script passes to `set_schedule`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.nn.schedule import ScheduleConfig
 
 
 class Given(ScheduleConfig):
-    """The initial value times what a script's function returns."""
+    """The initial value times the result of a script's function."""
 
     is_of_steps: ClassVar[bool] = False
 
@@ -20,7 +20,7 @@ class Given(ScheduleConfig):
 
 @register("schedule", "given")
 class GivenSchedule:
-    """Stands for the function, which no config can hold."""
+    """A placeholder for the function, which no config can hold."""
 
     Config = Given
 

@@ -1,4 +1,4 @@
-"""The schedule `linear`: a line from the initial to the final value."""
+"""The schedule `linear`: linear interpolation from the initial to the final value."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ludus.nn.schedule import Value, WarmedUp, all_warm_up
 
 
 class Linear(WarmedUp):
-    """A line from the initial to the final value, then the final value."""
+    """Linear interpolation from the initial to the final value, then the final value."""
 
     kind: Literal["linear"]
     """Linear interpolation to the final value."""
     final: Value
     """The value at the end."""
     total_steps: Positive | None
-    """How many steps the whole schedule takes, warm-up included; null means the whole run."""
+    """The number of steps of the whole schedule, warm-up included; null means the whole run."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a warm-up that takes all of it."""
+        """Yield a problem if the warm-up takes the whole schedule."""
         yield from all_warm_up(self.warmup_steps, self.total_steps)
 
 
 @register("schedule", "linear")
 class LinearSchedule:
-    """Goes to the final value in a line, and stays there."""
+    """Interpolates linearly to the final value, and stays there."""
 
     Config = Linear
 

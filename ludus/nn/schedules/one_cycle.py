@@ -24,16 +24,16 @@ class OneCycle(ScheduleConfig):
     final: Value
     """The value of the last step."""
     rising_share: Annotated[float, Field(gt=0, lt=1)]
-    """The share of the steps that rise."""
+    """The fraction of the steps that rise."""
     shape: Literal["cosine", "linear"]
-    """Go up and down along half a cosine, or in lines."""
+    """Interpolate along half a cosine, or linearly."""
     three_phases: bool
     """Fall to the initial value in as many steps as it rose, and only then to the final value."""
     total_steps: Positive | None
-    """How many steps the whole schedule takes; null means the whole run."""
+    """The number of steps of the whole schedule; null means the whole run."""
 
     def problems(self) -> Iterator[str]:
-        """Yield three phases that do not fit in."""
+        """Yield a problem if three phases do not fit."""
         if self.three_phases and self.rising_share > 0.5:
             yield (
                 f"'rising_share' is {self.rising_share:g}, but with 'three_phases' the fall takes as long as"
@@ -41,13 +41,13 @@ class OneCycle(ScheduleConfig):
             )
 
     def highest(self, initial: float) -> float:
-        """Return the peak, or another value above it."""
+        """Return the largest of the peak, the initial and the final value."""
         return max(initial, self.peak, self.final)
 
 
 @register("schedule", "one_cycle")
 class OneCycleSchedule:
-    """Goes from value to value; each phase ends at its step."""
+    """Interpolates from value to value; each phase ends at its step."""
 
     Config = OneCycle
 
@@ -66,7 +66,7 @@ class OneCycleSchedule:
         self._is_cosine = config.shape == "cosine"
 
     def __call__(self, step: int) -> float:
-        """Return the value at this step, on the way between the ends of its phase."""
+        """Return the value at this step, interpolated between the ends of its phase."""
         (start, before), *phases = self._points
         for end, after in phases:
             if step <= end:

@@ -1,4 +1,4 @@
-"""The schedule `piecewise`: lines between given points."""
+"""The schedule `piecewise`: linear interpolation between given points."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Point = Annotated[list[float], Field(min_length=2, max_length=2)]
 
 
 class Piecewise(WarmedUp):
-    """Lines between given points, then the last value; the initial value is that of the first."""
+    """Linear interpolation between given points, then the last value; it begins at the initial value."""
 
     kind: Literal["piecewise"]
     """Piecewise-linear interpolation between the points, which come after the warm-up."""
     points: Annotated[list[Point], Field(min_length=1)]
-    """Pairs of a step and the value there; steps are whole numbers that rise from 0."""
+    """Pairs of a step and the value there; steps are integers that increase from 0."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a line for each point that does not follow from the one before."""
+        """Yield a problem for each point out of order or out of range."""
         steps = [step for step, _ in self.points]
         if steps[0] != 0:
             yield f"points begin at step {steps[0]:g}; the first point is the value at step 0"
@@ -47,7 +47,7 @@ class Piecewise(WarmedUp):
 
 @register("schedule", "piecewise")
 class PiecewiseSchedule:
-    """Goes from point to point in lines, and stays at the last."""
+    """Interpolates linearly from point to point, and stays at the last."""
 
     Config = Piecewise
 
@@ -56,7 +56,7 @@ class PiecewiseSchedule:
         self._points = config.points
 
     def __call__(self, step: int) -> float:
-        """Return the value at this step after the warm-up, on the line between its two neighbours."""
+        """Return the value at this step after the warm-up, interpolated between its two neighbours."""
         points = self._points
         after = bisect_right(points, float(step), key=lambda point: point[0])
         if after == len(points):

@@ -1,4 +1,4 @@
-"""The schedule `plateau`: the value is reduced each time a metric has stopped getting better."""
+"""The schedule `plateau`: the value is reduced each time a metric has stopped improving."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from ludus.nn.schedule import Value, WarmedUp
 
 
 class Plateau(WarmedUp):
-    """The initial value times `factor` for each time that the metric stopped getting better."""
+    """The initial value times `factor` for each time that the metric stopped improving."""
 
     is_of_steps: ClassVar[bool] = False
 
     kind: Literal["plateau"]
-    """Reduce on plateau: multiply by `factor` when a metric no longer gets better."""
+    """Reduce on plateau: multiply by `factor` when a metric no longer improves."""
     metric: str
-    """The metric watched: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
+    """The metric to monitor: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
     mode: Literal["min", "max"] | None
-    """Whether less (min) or more (max) is better; null goes by the metric's name."""
+    """Whether lower (min) or higher (max) is better; null goes by the metric's name."""
     factor: Annotated[float, Field(gt=0, lt=1)]
-    """What the value is multiplied by."""
+    """The factor of each reduction."""
     patience: Positive
-    """Reduce after this many values of the metric in a row that were no better."""
+    """Reduce after this many values of the metric in a row without improvement."""
     min_delta: NonNegativeFloat
-    """A value of the metric counts as better only if it is better by more than this."""
+    """The metric has improved only if it is better by more than this."""
     cooldown: Count
-    """For so many values of the metric after a reduction none is counted as no better."""
+    """The number of values of the metric after a reduction that do not count towards patience."""
     minimum: Value
     """The value is never reduced below this."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a metric that is none."""
+        """Yield a problem if the metric is empty."""
         if not self.metric.strip():
             yield "'metric' is empty; name a metric that the run logs"
 
 
 @register("schedule", "plateau")
 class PlateauSchedule:
-    """Reduces the initial value; a part, with what it has seen of the metric."""
+    """Reduces the initial value; a part, with its record of the metric."""
 
     Config = Plateau
 
@@ -53,16 +53,16 @@ class PlateauSchedule:
         self.peak: float | None = None
         """The best value of the metric so far."""
         self.num_bad = 0
-        """How many values in a row were no better."""
+        """The number of values in a row without improvement."""
         self.num_cooling = 0
-        """How many more values count for nothing."""
+        """The number of further values that do not count."""
 
     def __call__(self, step: int) -> float:
-        """Return the value as it was last reduced."""
+        """Return the value after the last reduction."""
         return self.value
 
     def update(self, is_better: bool, value: float) -> bool:
-        """Take the next value of the metric; return whether it led to a reduction."""
+        """Take the next value of the metric; return whether it caused a reduction."""
         config = self._config
         if is_better:
             self.peak, self.num_bad = value, 0
@@ -79,7 +79,7 @@ class PlateauSchedule:
         return is_reduced
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the value, and what was seen of the metric."""
+        """Return the value, and the record of the metric."""
         return {
             "value": self.value,
             "peak": self.peak,

@@ -1,4 +1,4 @@
-"""The schedule `warm_restarts`: cosine annealing that begins again and again (SGDR)."""
+"""The schedule `warm_restarts`: cosine annealing with warm restarts (SGDR)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class WarmRestarts(WarmedUp):
     final: Value
     """The value that each period approaches."""
     first_period: Positive
-    """How many steps the first period has (T_0)."""
+    """The number of steps of the first period (T_0)."""
     period_factor: Positive
-    """How many times as long each period is as the one before (T_mult)."""
+    """The length of each period as a multiple of the one before (T_mult)."""
 
 
 @register("schedule", "warm_restarts")
 class WarmRestartsSchedule:
-    """Goes along half a cosine in each period."""
+    """Follows half a cosine in each period."""
 
     Config = WarmRestarts
 
