@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ludus.config import families, strict_yaml
+from ludus.config import families, key_names, strict_yaml
 from ludus.core.errors import ConfigError, nearest
 
 # Usual names of a trainer's length; a family declares others.
@@ -61,7 +61,7 @@ def renamed_path(paths: Sequence[str], key: str) -> str | None:
     """Return the path that a key of earlier versions has in this config; None for a key of today."""
     if key in paths or _places(paths, key):
         return None
-    found = [path for path in families.former_paths(key) if path in paths]
+    found = [path for path in key_names.former_paths(key) if path in paths]
     return found[0] if len(found) == 1 else None
 
 
@@ -119,7 +119,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
 
 def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Return a suggestion: the nearest key of the section, or of any section for a bare name, or all keys."""
-    if families.is_known_elsewhere(key):
+    if key_names.is_known_elsewhere(key):
         return f" Known: {', '.join(sorted(map(str, section)))}."
     if section is data:
         # A bare name may mean a key of some section.
@@ -138,7 +138,7 @@ def _known_elsewhere(key: str, data: Mapping[str, Any], value: object) -> str:
 def _elsewhere(key: str, data: Mapping[str, Any], value: object) -> tuple[str, str]:
     """Return the key that a name of another library or schedule means, and how the meaning differs."""
     paths, given = key_paths(data), key.split(".")[-1]
-    for name, hint in families.other_names(given):
+    for name, hint in key_names.other_names(given):
         for path in paths:
             if path == name or ("." in name and path.endswith(f".{name}")):
                 return path, hint(given, path, data, value) if hint is not None else ""
@@ -153,7 +153,7 @@ def _known_earlier(path: Sequence[str], data: Mapping[str, Any], value: object) 
     is_section = len(path) > 1 or isinstance(value, Mapping)
     if is_section and any(place.endswith("." + ".".join(path)) for place in key_paths(data)):
         return ""
-    for name, hint in families.earlier_names(path[0]):
+    for name, hint in key_names.earlier_names(path[0]):
         if name in data and isinstance(data[name], Mapping) is is_section:
             now = ".".join([name, *path[1:]])
             meant = now if now in key_paths(data) else name
