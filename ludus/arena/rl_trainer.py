@@ -21,14 +21,14 @@ from ludus.arena.learning.pending_rollouts import PendingRollouts, kinds_of
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.parameters import RlHyperParameters
-from ludus.arena.plan import Due, Works, make_plan
+from ludus.arena.plan import after_an_iteration, make_plan
 from ludus.arena.playing.columns import chosen, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.statistics import critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
-from ludus.core import Repeat, Run, Stateful
+from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
@@ -156,21 +156,25 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         own = type(self)
         has_context = own._build_train_context is not TensorDictRlTrainer._build_train_context
         build = self._build_train_context if has_context else None
-        works = Works(
-            collect=within(build, self._collect),
-            estimate=within(build, self._estimate),
-            train_step=within(build, self._train_step),
-            evaluate=self._evaluate,
-            record=self._record,
-            save=self._save,
-            test=lambda run: self._test_in_context(),
-            save_models=lambda run: self._save_models(),
-        )
         if own.train is not TensorDictTrainer.train:
             return super().plan()
         has_loop = own._run_train_loop is not TensorDictRlTrainer._run_train_loop
         loop = (lambda run: self._train_in_context()) if has_loop else None
-        return make_plan(self.config, works, train_loop=loop, first=self._first_nodes())
+        return make_plan(
+            self.config,
+            collect=within(build, self._collect),
+            estimate=within(build, self._estimate),
+            train_step=within(build, self._train_step),
+            then=self._after_an_iteration(),
+            test=lambda run: self._test_in_context(),
+            save_models=lambda run: self._save_models(),
+            train_loop=loop,
+            first=self._first_nodes(),
+        )
+
+    def _after_an_iteration(self) -> tuple[Stage, ...]:
+        works = {"evaluate": self._evaluate, "record": self._record, "keep": self._save}
+        return after_an_iteration(self.config, **works)
 
     def _build_train_context(self, stack: ExitStack) -> None:
         """Let gradients be computed; an update sets the mode of the agents itself, and rollouts have none."""
@@ -180,19 +184,20 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     def _run_train_loop(self, iteration_context: IterationContext) -> None:
         """Make all iterations; for overriding. Where it is not overridden the plan makes them."""
         iteration_context.set_description("Training")
-        run, rl, due = self.run, self.config.rl, Due(self.config)
+        run, rl, then = self.run, self.config.rl, self._after_an_iteration()
         while run.counters["iteration"] < self.config.max_iterations and not run.is_ending:
             self._collect(run)  # it leaves off where the run is interrupted
             self._estimate(run)
             for epoch in range(rl.num_epochs):
                 for index in range(self._minibatches.count):
                     self._learn(run, epoch, index)
-            if due.evaluate(run):
-                run.record(self._evaluate(run))
-            if due.record(run):
-                self._record(run)
-            if due.save(run) and not run.is_ending:
-                self._save(run)
+            for stage in then:
+                if (
+                    (stage.always or not run.is_ending)
+                    and stage.when is not None
+                    and stage.when(run)
+                ):
+                    run.record(stage.work(run))
             iteration_context.step()
 
     @attach_progress_bar(lambda self: self.config.rl.num_test_iterations)

@@ -23,11 +23,11 @@ from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
 from ludus.arena.initialisation.loading import Loading
 from ludus.arena.initialisation.pretraining import Pretraining
 from ludus.arena.learning.weights import AgentWeights, untouched
-from ludus.arena.plan import Work
 from ludus.arena.scenario import NoDatasets, ScenarioInstance
 from ludus.arena.unsupported import NotBuiltError, OwnParts, check_given
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
+from ludus.core.intervals import Work
 from ludus.core.looking import digest_of
 from ludus.seeds import derive, forked
 from ludus.session.device import resolve_device

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Protocol, Self, TypeVar
 
 from pydantic import Field
 
-from ludus.core import Run, Stage
+from ludus.core import Stage, intervals
 from ludus.core.errors import ConfigError
+from ludus.core.intervals import Work, follow_ups
 from ludus.session.begun import changes_by_fit
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
-Work = Callable[[Run], Mapping[str, Any] | None]
 
 _INTERVALS = ("log_every_rounds", "keep_every_rounds")
 
@@ -51,10 +51,7 @@ def intervals_unreached(config: InRounds) -> dict[str, Any]:
 def never_reached(config: InRounds) -> Iterator[str]:
     """Yield a sentence for each interval that is longer than the run."""
     for key in intervals_unreached(config):
-        yield (
-            f"'{key}' is {getattr(config, key)}, but 'max_rounds' is {config.max_rounds}: it would never"
-            " be reached; lower it, or set 0 for never"
-        )
+        yield intervals.never_reached(key, getattr(config, key), "'max_rounds'", config.max_rounds)
 
 
 def with_length(config: C, max_steps: int) -> tuple[C, list[str]]:
@@ -81,31 +78,13 @@ def after_a_round(
     A round counts as soon as its last update is made, so that what follows it is logged under it.
     """
 
-    def is_evaluated(run: Run) -> bool:
-        interval, rounds = config.evaluate_every_rounds, run.counters["round"]
-        return is_due(rounds, interval) or (interval > 0 and rounds >= config.max_rounds)
-
-    def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run.counters["round"], config.log_every_rounds)
-
-    return (
-        Stage(name="evaluate", work=evaluate, when=is_evaluated,
-              note=every(config.evaluate_every_rounds, ", and after the last")),
-        Stage(name="record", work=record, when=is_recorded,
-              note=every(config.log_every_rounds, ", and after an evaluation")),
-        Stage(name="save", work=save,
-              when=lambda run: is_due(run.counters["round"], config.keep_every_rounds),
-              note=every(config.keep_every_rounds)),
-    )  # fmt: skip
-
-
-def is_due(count: int, interval: int) -> bool:
-    """Return whether a counter stands at a multiple; 0 means never."""
-    return interval > 0 and count > 0 and count % interval == 0
-
-
-def every(interval: int, besides: str = "") -> str:
-    """Return a few words for the printed plan."""
-    if not interval:
-        return "never"
-    return f"every {'round' if interval == 1 else f'{interval} rounds'}{besides}"
+    return follow_ups(
+        "round",
+        config.max_rounds,
+        evaluate_every=config.evaluate_every_rounds,
+        log_every=config.log_every_rounds,
+        keep_every=config.keep_every_rounds,
+        evaluate=evaluate,
+        record=record,
+        keep=save,
+    )

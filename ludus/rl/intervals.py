@@ -1,25 +1,15 @@
-"""How often something of an RL run is due, and how the printed plan says so."""
+"""The intervals of an RL run that are longer than the run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ludus.core.intervals import never_reached
+
 if TYPE_CHECKING:
     from ludus.rl.config import EpochsConfig
     from ludus.rl.off_policy import StepsConfig
-
-
-def is_due(count: int, interval: int) -> bool:
-    """Return whether a counter that goes up by one stands at a multiple; 0 means never."""
-    return interval > 0 and count > 0 and count % interval == 0
-
-
-def every(interval: int, unit: str, besides: str = "") -> str:
-    """Return a few words for the printed plan; the unit is one of what is counted."""
-    if not interval:
-        return "never"
-    return f"every {unit if interval == 1 else f'{interval} {unit}s'}{besides}"
 
 
 def unreached_epochs(epochs: EpochsConfig, num_epochs: int) -> list[str]:
@@ -40,7 +30,7 @@ def epochs_never_reached(epochs: EpochsConfig, num_epochs: int) -> Iterator[str]
         if key == "evaluate_every_epochs":
             limit = "the first epoch is never evaluated and the number of the others"
         most = num_epochs - (key == "evaluate_every_epochs")
-        yield _never(f"epochs.{key}", getattr(epochs, key), limit, most)
+        yield never_reached(f"epochs.{key}", getattr(epochs, key), limit, most)
 
 
 def never_so_many(epochs: EpochsConfig, most: int) -> Iterator[str]:
@@ -65,11 +55,6 @@ def unreached_steps(steps: StepsConfig, max_opt_steps: int) -> list[str]:
 def steps_never_reached(steps: StepsConfig, max_opt_steps: int) -> Iterator[str]:
     """Yield a sentence for each interval that is longer than the run."""
     for key in unreached_steps(steps, max_opt_steps):
-        yield _never(f"steps.{key}", getattr(steps, key), "steps.max_opt_steps", max_opt_steps)
-
-
-def _never(key: str, value: int, limit: str, most: int) -> str:
-    return (
-        f"'{key}' is {value}, but {limit} is {most}: it would never be reached; lower it, or set 0"
-        " for never"
-    )
+        yield never_reached(
+            f"steps.{key}", getattr(steps, key), "steps.max_opt_steps", max_opt_steps
+        )

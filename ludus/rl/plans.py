@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ludus.core import Repeat, Run, Stage
+from ludus.core.intervals import Work, every, is_due
 from ludus.core.plan import counted
 from ludus.rl.config import EpochsConfig
-from ludus.rl.intervals import every, is_due
 from ludus.rl.off_policy import StepsConfig
-
-Work = Callable[[Run], Mapping[str, Any] | None]
-
-
-@dataclass(frozen=True)
-class Works:
-    """What is done in each stage of either plan."""
-
-    collect: Work
-    train_step: Work
-    evaluate: Work
-    record: Work
-    save: Work
-    finish: Work
-
-
-def _nothing(run: Run) -> None:
-    """Do nothing."""
-
-
-@dataclass(frozen=True)
-class Extras:
-    """What a plan in steps records besides, where its config asks for it."""
-
-    agent_info: Work = _nothing
-    compute_cost: Work = _nothing
 
 
 def in_epochs(
     epochs: EpochsConfig,
-    works: Works,
     *,
+    collect: Work,
+    train_step: Work,
+    evaluate: Work,
+    record: Work,
+    save: Work,
+    finish: Work,
     num_updates: Callable[[Run], int],
     is_far: Callable[[Run], bool] | None,
     note: str,
@@ -67,7 +45,7 @@ def in_epochs(
         after="after_update",
         after_all="after_step",
         note=note,
-        body=(Stage(name="train_step", work=works.train_step),),
+        body=(Stage(name="train_step", work=train_step),),
     )
 
     def is_evaluated(run: Run) -> bool:
@@ -86,28 +64,38 @@ def in_epochs(
         counter="epoch",
         info=info,
         body=(
-            Stage(name="collect", work=works.collect),
+            Stage(name="collect", work=collect),
             step,
-            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+            Stage(name="evaluate", work=evaluate, when=is_evaluated,
                   note=every(epochs.evaluate_every_epochs, "epoch")),
-            Stage(name="record", work=works.record, when=is_recorded,
+            Stage(name="record", work=record, when=is_recorded,
                   note=every(epochs.log_every_epochs, "epoch", ", and after an evaluation")),
-            Stage(name="save", work=works.save, when=is_saved,
+            Stage(name="save", work=save, when=is_saved,
                   note=every(epochs.keep_every_epochs, "epoch")),
         ),
     )  # fmt: skip
-    finish = Stage(name="finish", work=works.finish, always=True)
-    return Repeat(name="train", times=1, body=(epoch, finish))
+    last = Stage(name="finish", work=finish, always=True)
+    return Repeat(name="train", times=1, body=(epoch, last))
 
 
 def in_steps(
-    steps: StepsConfig, works: Works, extras: Extras, *, num_due: Callable[[Run], int]
+    steps: StepsConfig,
+    *,
+    collect: Work,
+    train_step: Work,
+    evaluate: Work,
+    record: Work,
+    save: Work,
+    finish: Work,
+    agent_info: Work,
+    compute_cost: Work,
+    num_due: Callable[[Run], int],
 ) -> Repeat:
     """Return updates of `num_due` each time that env steps were taken."""
     # A stage that is never due is left out: asking would cost time at every update.
     besides = {
-        "agent_info": (steps.log_agent_info_every_opt_steps, extras.agent_info),
-        "compute_cost": (steps.log_compute_cost_every_opt_steps, extras.compute_cost),
+        "agent_info": (steps.log_agent_info_every_opt_steps, agent_info),
+        "compute_cost": (steps.log_compute_cost_every_opt_steps, compute_cost),
     }
     more = [interval for interval, _ in besides.values() if interval]
 
@@ -135,23 +123,23 @@ def in_steps(
         until=is_over,
         note=f"one for {counted(steps.update_every_env_steps, 'env step', 'env steps')}",
         body=(
-            Stage(name="train_step", work=works.train_step),
-            Stage(name="evaluate", work=works.evaluate, when=is_evaluated,
+            Stage(name="train_step", work=train_step),
+            Stage(name="evaluate", work=evaluate, when=is_evaluated,
                   note=every(steps.evaluate_every_opt_steps, "opt_step")),
             *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_step"))
               for name, (interval, work) in besides.items() if interval),
-            Stage(name="record", work=works.record, when=is_recorded,
+            Stage(name="record", work=record, when=is_recorded,
                   note=every(steps.log_every_opt_steps, "opt_step", ", and after an evaluation")),
-            Stage(name="save", work=works.save, when=is_saved,
+            Stage(name="save", work=save, when=is_saved,
                   note=every(steps.keep_every_opt_steps, "opt_step")),
         ),
     )  # fmt: skip
-    collect = Stage(name="collect", work=works.collect)
+    first = Stage(name="collect", work=collect)
     step = Repeat(
-        name="step", until=is_over, goal=("opt_steps", steps.max_opt_steps), body=(collect, update)
+        name="step", until=is_over, goal=("opt_steps", steps.max_opt_steps), body=(first, update)
     )
-    finish = Stage(name="finish", work=works.finish, always=True)
-    return Repeat(name="train", times=1, body=(step, finish))
+    last = Stage(name="finish", work=finish, always=True)
+    return Repeat(name="train", times=1, body=(step, last))
 
 
 def without_learn(cursor: object) -> object:

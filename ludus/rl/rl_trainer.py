@@ -12,6 +12,7 @@ from torch import nn
 
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import LudusError
+from ludus.core.intervals import Work
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
@@ -25,7 +26,7 @@ from ludus.rl.engine import choose_update
 from ludus.rl.evaluation.evaluations import Evaluations, check_evaluator
 from ludus.rl.evaluation.judge import GUARD, make_judge
 from ludus.rl.kinds import concrete
-from ludus.rl.plans import Work, Works, in_epochs
+from ludus.rl.plans import in_epochs
 from ludus.rl.properties import ReadOnlyProperties
 from ludus.rl.rollouts.data import RolloutData
 from ludus.rl.run_length import with_length
@@ -140,7 +141,9 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """Return epochs of collecting and updating."""
         return in_epochs(
             self.config.epochs,
-            self._works(self._collect),
+            collect=self._collect,
+            train_step=self._train_step,
+            **self._reports(),
             num_updates=lambda run: self.get_num_updates(),
             is_far=self._is_far(),
             note=self.updates_note(),
@@ -151,15 +154,14 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """Return what ends the updates of an epoch before all are made; None where nothing does."""
         return None
 
-    def _works(self, collect: Work) -> Works:
-        return Works(
-            collect=collect,
-            train_step=self._train_step,
-            evaluate=self._evaluate,
-            record=self._record,
-            save=self._save,
-            finish=self._finish,
-        )
+    def _reports(self) -> dict[str, Work]:
+        """Return the work of the stages that judge and record, by name."""
+        return {
+            "evaluate": self._evaluate,
+            "record": self._record,
+            "save": self._save,
+            "finish": self._finish,
+        }
 
     def _epoch_info(self, run: Run) -> Mapping[str, Any]:
         """Return what `after_epoch(info)` is given."""

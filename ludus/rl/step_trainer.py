@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
 from ludus.core import Repeat, Result, Run
+from ludus.core.intervals import Work
 from ludus.core.runtime import Resume
 from ludus.core.services import EvaluatorHere, Records
 from ludus.data.replay.prioritised import PrioritisedReplay
@@ -17,7 +17,7 @@ from ludus.nn.schedules import Schedule
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
 from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
 from ludus.rl.off_policy import OffPolicyConfig
-from ludus.rl.plans import Extras, in_steps
+from ludus.rl.plans import in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
 from ludus.rl.sampling.step_processor import NStep, OneStep
@@ -104,15 +104,20 @@ class StepRLTrainer(RLTrainer):
         """Return the plan that the config names."""
         if self.config.counted_in == "epochs":
             return super().plan()
-        works = self._works(self._collect_steps)
+        collect: Work = self._collect_steps
+        train_step: Work = self._train_step
         if self.config.steps.log_compute_cost_every_opt_steps:
-            works = replace(
-                works,
-                collect=self._stage_times.timed("collect", works.collect),
-                train_step=self._stage_times.timed("train_step", works.train_step),
-            )
-        extras = Extras(agent_info=self._record_agent_info, compute_cost=self._record_stage_times)
-        return in_steps(self.config.steps, works, extras, num_due=self._num_due)
+            collect = self._stage_times.timed("collect", collect)
+            train_step = self._stage_times.timed("train_step", train_step)
+        return in_steps(
+            self.config.steps,
+            collect=collect,
+            train_step=train_step,
+            **self._reports(),
+            agent_info=self._record_agent_info,
+            compute_cost=self._record_stage_times,
+            num_due=self._num_due,
+        )
 
     @property
     def _loop(self) -> str:

@@ -18,7 +18,7 @@ from ludus.active.models.features import Features, Of
 from ludus.active.models.modelled import Modelled
 from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
 from ludus.active.oracles.function import Answer
-from ludus.active.plan import Works, rounds
+from ludus.active.plan import rounds
 from ludus.active.pool import Pool
 from ludus.active.preflight import refuse_unread_layer
 from ludus.active.rounds import Progress
@@ -168,12 +168,11 @@ class ActiveTrainer(Modelled):
 
     def plan(self) -> Repeat:
         """Return rounds of asking, labelling, fitting and testing."""
-        works = Works(
-            query=self.asking.query, label=self.asking.label, select_model=self._select,
-            take_best=self._take_best, test=self._test,
-            settle=self._settle if self.async_evaluator else None,
+        return rounds(
+            self.config, self.fitting.loop(), query=self.asking.query, label=self.asking.label,
+            select_model=self._select, take_best=self._take_best, test=self._test,
+            settle=self._settle if self.async_evaluator else None, is_over=self.asking.is_over,
         )  # fmt: skip
-        return rounds(self.config, self.fitting.loop(), works, is_over=self.asking.is_over)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the pool first: what is learnt from depends on it."""

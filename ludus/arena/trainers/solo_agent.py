@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.weights import AgentWeights, of_agents
+from ludus.arena.plan import after_an_iteration
 from ludus.arena.solo.parameters import SoloHyperParameters
-from ludus.arena.solo.plan import SoloWorks, make_solo_plan
+from ludus.arena.solo.plan import make_solo_plan
 from ludus.arena.solo.students import Passes, SoloUpdate, Students
 from ludus.arena.trainer import TensorDictTrainer
 from ludus.config.registry import register_trainer
@@ -127,19 +128,16 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         """Return passes over the data, then the test."""
         if type(self).train is not TensorDictTrainer.train:
             return super().plan()
-        works = SoloWorks(
-            train_step=self._train_step,
-            evaluate=self._evaluate,
-            record=self._record,
-            save=self._save,
-            test=lambda run: self._test_in_context(),
-            save_models=lambda run: self._save_models(),
-        )
         is_own = type(self)._run_train_loop is not SoloAgentTrainer._run_train_loop
         return make_solo_plan(
             self.config,
-            works,
             self._passes.count,
+            train_step=self._train_step,
+            then=after_an_iteration(
+                self.config, evaluate=self._evaluate, record=self._record, keep=self._save
+            ),
+            test=lambda run: self._test_in_context(),
+            save_models=lambda run: self._save_models(),
             first=self._first_nodes(),
             train_loop=(lambda run: self._train_in_context()) if is_own else None,
         )

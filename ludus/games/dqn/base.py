@@ -9,6 +9,7 @@ import torch
 
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, HookError, LudusError
+from ludus.core.intervals import Work
 from ludus.core.runtime import Result
 from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
@@ -20,7 +21,7 @@ from ludus.games.dqn.two_roles import Given, TwoRoles
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.player import foreign
 from ludus.games.roll_out import RewardFunc, play_turns
-from ludus.games.rounds import Work, after_a_round, with_length
+from ludus.games.rounds import after_a_round, with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive

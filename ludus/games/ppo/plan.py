@@ -2,62 +2,58 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from ludus.core import Repeat, Stage
 from ludus.core.errors import HookError
+from ludus.core.intervals import Work
 from ludus.core.plan import counted, hook_names, walk_nodes
 from ludus.games.ppo.config import FusedPpoConfig
-from ludus.games.rounds import Work, after_a_round
 
 
-@dataclass(frozen=True)
-class Works:
-    """What is done in each stage."""
-
-    collect: Work
-    estimate: Work
-    train_step: Work
-    iterate: Work
-    evaluate: Work
-    record: Work
-    save: Work
-    finish: Work
-
-
-def make_plan(config: FusedPpoConfig, works: Works, *, is_fused: bool, made: str) -> Repeat:
+def make_plan(
+    config: FusedPpoConfig,
+    *,
+    collect: Work,
+    estimate: Work,
+    train_step: Work,
+    iterate: Work,
+    then: Sequence[Stage],
+    finish: Work,
+    is_fused: bool,
+    made: str,
+) -> Repeat:
     """Return rounds of collecting, estimating and updating, or the same with whole rounds as one stage.
 
     `made` says how such a stage makes them.
     """
-
-    then = after_a_round(config, evaluate=works.evaluate, record=works.record, save=works.save)
-    finish = Stage(name="finish", work=works.finish, always=True)
     if is_fused:
         note = f"{counted(config.rounds_a_stage, 'whole round', 'whole rounds')}, {made}"
         loop = Repeat(
             name="round",
             until=lambda run: run.counters["round"] >= config.max_rounds,
             goal=("round", config.max_rounds),
-            body=(Stage(name="iterate", work=works.iterate, note=note), *then),
+            body=(Stage(name="iterate", work=iterate, note=note), *then),
         )
     else:
         minibatch = Repeat(
             name="minibatch",
             times=config.num_minibatches,
-            body=(Stage(name="train_step", work=works.train_step),),
+            body=(Stage(name="train_step", work=train_step),),
         )
         loop = Repeat(
             name="round",
             times=config.max_rounds,
             body=(
-                Stage(name="collect", work=works.collect),
-                Stage(name="estimate", work=works.estimate),
+                Stage(name="collect", work=collect),
+                Stage(name="estimate", work=estimate),
                 Repeat(name="epoch", times=config.num_epochs, body=(minibatch,)),
                 *then,
             ),
         )
-    return Repeat(name="train", times=1, body=(loop, finish))
+    return Repeat(
+        name="train", times=1, body=(loop, Stage(name="finish", work=finish, always=True))
+    )
 
 
 def as_fused(error: HookError, unfused: Repeat, config: FusedPpoConfig) -> HookError:

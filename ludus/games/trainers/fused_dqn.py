@@ -6,11 +6,11 @@ from functools import partial
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run
+from ludus.core.intervals import Work
 from ludus.games.dqn.base import TwoRoleTrainer
 from ludus.games.dqn.execution import Execution
-from ludus.games.dqn.plan import RoleWork, Works, two_roles
+from ludus.games.dqn.plan import RoleWork, two_roles
 from ludus.games.player import foreign
-from ludus.games.rounds import Work
 from ludus.seeds import derive
 
 
@@ -66,14 +66,12 @@ class DQNTrainer(TwoRoleTrainer):
         """Return rounds in which each role makes one update."""
         return two_roles(
             self.config,
-            Works(
-                warm_up=self._first_stage(),
-                sync_target=self._watched("sync_target", self._sync_target),
-                fit=self._watched("fit", self._fit),
-                collect=self._watched("collect", self._collect),
-                after_a_round=self._after_a_round(),
-                finish=self._last_stage(),
-            ),
+            warm_up=self._first_stage(),
+            sync_target=self._watched("sync_target", self._sync_target),
+            fit=self._watched("fit", self._fit),
+            collect=self._watched("collect", self._collect),
+            then=self._after_a_round(),
+            finish=self._last_stage(),
             is_trained=lambda role: self.learners[role].is_trained,
             captured={role: self._execution.captured(role) for role in self.learners},
         )

@@ -25,10 +25,10 @@ from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.network import check_network
 from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.pending_rollout import PendingRollout
-from ludus.games.ppo.plan import Works, as_fused, make_plan
+from ludus.games.ppo.plan import as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.undo import Undo
-from ludus.games.rounds import with_length
+from ludus.games.rounds import after_a_round, with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
@@ -144,17 +144,19 @@ class PPOTrainer(Abilities, Trainer):
         return self._plan(is_fused=self.config.fused)
 
     def _plan(self, *, is_fused: bool) -> Repeat:
-        works = Works(
+        return make_plan(
+            self.config,
             collect=self._collect,
             estimate=self._estimate,
             train_step=self._train_step,
             iterate=self._clock.syncs.counting(self._iterate),
-            evaluate=self._evaluate,
-            record=self._record,
-            save=self._save,
+            then=after_a_round(
+                self.config, evaluate=self._evaluate, record=self._record, save=self._save
+            ),
             finish=self._finish,
+            is_fused=is_fused,
+            made=self._rounds_are_made,
         )
-        return make_plan(self.config, works, is_fused=is_fused, made=self._rounds_are_made)
 
     def _bind_hooks(self, plan: Repeat, runtime: Runtime, state: object) -> Hooks:
         """Bind the hooks; where one needs a stage that a fused round lacks, name the key that restores it."""
