@@ -91,3 +91,37 @@ def value_loss(
         return 0.5 * free_B.mean()
     near_B = old_values_B + (values_B - old_values_B).clamp(-clip, clip)
     return 0.5 * torch.maximum(free_B, (near_B - returns_B).square()).mean()
+
+
+def ppo_objective(
+    log_probs_B: Tensor,
+    entropies_B: Tensor,
+    values_B: Tensor,
+    *,
+    old_log_probs_B: Tensor,
+    advantages_B: Tensor,
+    returns_B: Tensor,
+    old_values_B: Tensor,
+    bound: Tensor,
+    is_clipped: bool,
+    value_clip: float | None,
+    value_coef: float,
+    entropy_coef: float,
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """Return the loss of one update of PPO and its terms.
+
+    `bound` is the clip range where ratios are clipped, else the KL coefficient. The terms are the policy
+    loss, half the mean squared error of the values, the entropy loss, the approximate KL divergence, and the
+    fraction of clipped ratios, or the KL coefficient.
+    """
+    surrogate = clipped_policy_loss if is_clipped else kl_policy_loss
+    policy_loss = surrogate(log_probs_B, old_log_probs_B, advantages_B, bound)
+    error = value_loss(values_B, old_values_B, returns_B, value_clip)
+    loss = ppo_loss(
+        policy_loss, error, entropies_B, value_weight=value_coef, entropy_weight=entropy_coef
+    )
+    with torch.no_grad():
+        kl = approximate_kl(log_probs_B, old_log_probs_B)
+        last = clip_fraction(log_probs_B, old_log_probs_B, bound) if is_clipped else bound
+    entropy_loss = -entropies_B.detach().mean()
+    return loss, (policy_loss.detach(), error.detach(), entropy_loss, kl, last)

@@ -18,6 +18,7 @@ from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
+from ludus.nn.update import Metered
 from ludus.rl.acting.net import Masks
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
@@ -29,7 +30,7 @@ Action = NDArray[Any]
 _LONG_AFTER = 10**12
 
 
-class Agent:
+class Agent(Metered):
     """Acts on observations and learns from batches. Subclasses write `act`, `act_greedy`, `_update`.
 
     `_update` holds everything one step of learning does. `update` is the same, executed by an engine.
@@ -40,9 +41,9 @@ class Agent:
     """From how many updates on compiling pays, by `engine: auto`."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
+        super().__init__(self.metric_names, device)
         self.config = config
         self.spec = spec
-        self.device = device
         self.is_training = True
         self.generator = np.random.Generator(np.random.PCG64(derive(config.seed, "explore")))
         self.normaliser: Normaliser | None = None
@@ -57,11 +58,6 @@ class Agent:
                 device=device,
                 are_sums=getattr(config, "n_step", 1) > 1,
             )
-        self.totals = torch.zeros(len(self.metric_names), dtype=torch.float64, device=device)
-        """The sum of each metric since the last record."""
-        self.num_counted = 0
-        self._numbers: Tensor | None = None
-        self._last_numbers: tuple[float, ...] = ()
         self.plain_state: PlainState | None = None
         """The plain attributes of networks from outside, as they were before the first update."""
         self.update: Callable[..., Tensor] = self._update
@@ -121,11 +117,7 @@ class Agent:
                 None if value is None else value.to(self.device, non_blocking=True)
                 for value in inputs
             )
-        if numbers != self._last_numbers:
-            # Made here and sent on: made there, the host would wait for the device.
-            self._numbers = torch.tensor(numbers).to(self.device, non_blocking=True)
-            self._last_numbers = numbers
-        return self.update(*inputs, self._numbers)
+        return self.update(*inputs, self.numbers(*numbers))
 
     def normalised(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Return observations, next observations and rewards as the networks should see them."""
@@ -134,24 +126,6 @@ class Agent:
             return batch.obs, batch.next_obs, batch.rewards
         rewards_B = normaliser.rewards(batch.rewards)
         return normaliser.obs(batch.obs), normaliser.obs(batch.next_obs), rewards_B
-
-    def count(self, *metrics: Tensor) -> None:
-        """Add to the totals, in the order of `metric_names`."""
-        self.totals.add_(torch.stack([metric.detach() for metric in metrics]))
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last record."""
-        if self.num_counted == 0:
-            return {}
-        means = [total / self.num_counted for total in self.totals.tolist()]
-        return {f"train/{name}": x for name, x in zip(self.metric_names, means, strict=True)}
-
-    def take_metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last call, and begin anew."""
-        metrics = self.metrics()
-        self.totals.zero_()
-        self.num_counted = 0
-        return metrics
 
     def info(self, num_env_steps: int) -> dict[str, float]:
         """Return what the agent can say of itself beyond its metrics."""
@@ -224,16 +198,15 @@ class Agent:
             "networks": {name: part.state_dict() for name, part in self.learned().items()},
             "generator": self.generator.bit_generator.state,
             "normaliser": None if self.normaliser is None else self.normaliser.state_dict(),
-            "totals": self.totals,
-            "num_counted": self.num_counted,
+            **self.metric_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
         states.check_keys(state, "networks", "generator", "normaliser", "totals", "num_counted")
         learned, networks = self.learned(), states.mapping(state, "networks")
-        generator, count = read_generator(state, "generator"), states.whole(state, "num_counted")
-        totals = states.like(state, "totals", self.totals)
+        generator = read_generator(state, "generator")
+        self.check_metric_state(state)
         with states.within("networks"):
             states.check_keys(networks, *learned)
             for name, part in learned.items():
@@ -248,5 +221,4 @@ class Agent:
         for name, part in learned.items():
             part.load_state_dict(networks[name])
         self.generator.bit_generator.state = generator
-        self.totals.copy_(totals)
-        self.num_counted = count
+        self.load_metric_state(state)

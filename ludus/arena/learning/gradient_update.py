@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from ludus.core import states
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import OptimizerConfig
+from ludus.nn.update import Update
 
 
-class GradientUpdate(ABC):
-    """Holds the learner, and does everything that one update does; `update` is that by an engine.
+class GradientUpdate(Update):
+    """The gradient update of agents, each with parts that learn at rates of their own.
 
     The network holds the agents as its attribute `agents`. Define `_update`.
     """
@@ -35,22 +33,15 @@ class GradientUpdate(ABC):
         """`rates` are the factors of the learning rate of each part of each agent, `terms` the names of the
         metrics of an update besides its loss and the norm of its gradient."""
         self.parts_of = {agent: groups_of(network, agent, own) for agent, own in rates.items()}
-        self.learner = Learner(
+        learner = Learner(
             network,
             optimizer,
             max_grad_norm=max_grad_norm,
             highest_rate=highest_rate,
             groups=[group for own in self.parts_of.values() for group in own],
         )
-        self.device = self.learner.flat.device
-        self.names = ("loss", "grad_norm", *terms)
-        self.totals = torch.zeros(len(self.names), dtype=torch.float64, device=self.device)
-        """The sum of each metric since the last record."""
-        self.num_counted = 0
+        super().__init__(learner, ("loss", "grad_norm", *terms))
         self._statistics = statistics_of(self.learner, network, rates)
-        self.update: Callable[..., Any] = self._update
-        self._rate: Tensor | None = None
-        self._last_rate: float | None = None
 
     def set_learning(self, agent: str, is_learning: bool) -> None:
         """Freeze an agent, or let it learn again; parts whose factor is 0 stay frozen."""
@@ -59,12 +50,8 @@ class GradientUpdate(ABC):
 
     def learn(self, columns: Sequence[Tensor], *, learning_rate: float) -> None:
         """Take one gradient step on some rows."""
-        if learning_rate != self._last_rate:
-            # Made here and sent on: made there, the host would wait for the device.
-            self._rate = torch.tensor(learning_rate).to(self.device, non_blocking=True)
-            self._last_rate = learning_rate
         self.num_counted += 1
-        self.update(self._rate, *columns)
+        self.update(self.numbers(learning_rate)[0], *columns)
 
     @contextlib.contextmanager
     def _frozen_as_they_are(self) -> Iterator[None]:
@@ -75,43 +62,10 @@ class GradientUpdate(ABC):
             for buffer, old in zip(part.buffers(), own, strict=True):
                 buffer.copy_(torch.where(is_frozen, old, buffer))
 
-    @abstractmethod
-    def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
-        """Improve the learner, count what came of it, and return the loss."""
-
-    def _count(self, loss: Tensor, norm: Tensor, terms: Tensor) -> Tensor:
+    def _counted(self, loss: Tensor, norm: Tensor, terms: Tensor) -> Tensor:
         """Add the metrics of an update to those not yet recorded; return its loss."""
         self.totals.add_(torch.cat([torch.stack([loss, norm]), terms]))
         return loss
-
-    def metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last record."""
-        if not self.num_counted:
-            return {}
-        means = [total / self.num_counted for total in self.totals.tolist()]
-        return {f"train/{name}": mean for name, mean in zip(self.names, means, strict=True)}
-
-    def take_metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last call, and begin anew."""
-        metrics = self.metrics()
-        self.totals.zero_()
-        self.num_counted = 0
-        return metrics
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the network and the optimizer, and the metrics not yet recorded."""
-        counted = {"totals": self.totals, "num_counted": self.num_counted}
-        return {"learner": self.learner.state_dict(), **counted}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
-        states.check_keys(state, "learner", "totals", "num_counted")
-        totals = states.like(state, "totals", self.totals)
-        count = states.whole(state, "num_counted")
-        with states.within("learner"):
-            self.learner.load_state_dict(state["learner"])
-        self.totals.copy_(totals)
-        self.num_counted = count
 
 
 def groups_of(network: nn.Module, agent: str, rates: Mapping[str, float]) -> list[Group]:

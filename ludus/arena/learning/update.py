@@ -141,4 +141,4 @@ class ArenaUpdate(GradientUpdate):
         if self._has_statistics:
             with self._frozen_as_they_are():
                 self.learner.update_statistics(*[columns[place] for place in self._look], norm=norm)
-        return self._count(loss, norm, told)
+        return self._counted(loss, norm, told)

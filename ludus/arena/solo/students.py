@@ -112,7 +112,7 @@ class SoloUpdate(GradientUpdate):
 
         with self._frozen_as_they_are():
             loss, norm, told_A2 = self.learner.step(loss_fn, learning_rate)
-        return self._count(loss, norm, told_A2.reshape(-1))
+        return self._counted(loss, norm, told_A2.reshape(-1))
 
 
 class Passes:

@@ -6,28 +6,20 @@ W numbers of a packed row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
-from ludus.core import states
 from ludus.games.game import FusedGame, Moves
 from ludus.games.ppo.actor_critic import ActionDistribution, Outputs
 from ludus.games.ppo.collect import Rollout
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.losses.advantage import generalised_advantage
 from ludus.losses.distributions import masked_logits
-from ludus.losses.ppo import (
-    approximate_kl,
-    clip_fraction,
-    clipped_policy_loss,
-    normalised,
-    ppo_loss,
-    value_loss,
-)
+from ludus.losses.ppo import normalised, ppo_objective
 from ludus.nn.learner import Learner
+from ludus.nn.update import Update
 
 Net = Callable[[Tensor], Outputs]
 METRICS = (
@@ -36,8 +28,8 @@ METRICS = (
 )  # fmt: skip
 
 
-class PpoUpdate:
-    """Holds the learner, and does everything that one update does; `update` is that by an engine."""
+class PpoUpdate(Update):
+    """The gradient update of PPO on games, and what it makes of a rollout."""
 
     def __init__(
         self,
@@ -49,14 +41,14 @@ class PpoUpdate:
         self.config = config
         self.game = game
         self.distribution = distribution
-        self.learner = Learner(
+        learner = Learner(
             network,
             config.optimizer,
             max_grad_norm=config.max_grad_norm,
             precision=config.precision,
             highest_rate=config.highest_rate,
         )
-        self.device = self.learner.flat.device
+        super().__init__(learner, METRICS)
         actions = game.actions(game.roles[0])
         self._num_moves = actions.count if isinstance(actions, Moves) else 0
         num_numbers = 1 if isinstance(actions, Moves) else len(actions.low)
@@ -65,12 +57,6 @@ class PpoUpdate:
         self._has_masks = game.legal(seen, game.roles[0]) is not None
         masks = [self._num_moves] if self._has_masks else []
         self._sizes = [num_features, num_numbers, 1, 1, 1, *masks]
-        self.totals = torch.zeros(len(METRICS), dtype=torch.float64, device=self.device)
-        """The sum of each metric since the last record."""
-        self.num_counted = 0
-        self.update: Callable[..., Any] = self._update
-        self._numbers: Tensor | None = None
-        self._last_numbers: tuple[float, ...] = ()
 
     @property
     def width(self) -> int:
@@ -115,13 +101,8 @@ class PpoUpdate:
 
     def learn(self, rows_MW: Tensor, *, learning_rate: float) -> None:
         """Take one gradient step on some rows."""
-        numbers = (learning_rate, self.config.clip)
-        if numbers != self._last_numbers:
-            # Made here and sent on: made there, the host would wait for the device.
-            self._numbers = torch.tensor(numbers).to(self.device, non_blocking=True)
-            self._last_numbers = numbers
         self.num_counted += 1
-        self.update(rows_MW, self._numbers)
+        self.update(rows_MW, self.numbers(learning_rate, self.config.clip))
 
     def _update(self, rows_MW: Tensor, numbers: Tensor) -> Tensor:
         config, distribution = self.config, self.distribution
@@ -138,24 +119,18 @@ class PpoUpdate:
             outputs_MA = masked_logits(outputs_MA.float(), legal_MA)
             log_probs_M = distribution.log_probs(outputs_MA, log_std, actions)
             entropies_M = distribution.entropies(outputs_MA, log_std)
-            policy_loss = clipped_policy_loss(
-                log_probs_M, old_log_probs_M, advantages_M, numbers[1]
-            )
-            error = value_loss(values_M.float(), old_values_M, returns_M, config.value_clip)
-            loss = ppo_loss(
-                policy_loss, error, entropies_M,
-                value_weight=config.value_coef, entropy_weight=config.entropy_coef,
+            return ppo_objective(
+                log_probs_M, entropies_M, values_M.float(),
+                old_log_probs_B=old_log_probs_M, advantages_B=advantages_M, returns_B=returns_M,
+                old_values_B=old_values_M, bound=numbers[1], is_clipped=True,
+                value_clip=config.value_clip, value_coef=config.value_coef,
+                entropy_coef=config.entropy_coef,
             )  # fmt: skip
-            with torch.no_grad():
-                kl = approximate_kl(log_probs_M, old_log_probs_M)
-                clipped = clip_fraction(log_probs_M, old_log_probs_M, numbers[1])
-            entropy_loss = -entropies_M.detach().mean()
-            return loss, (policy_loss.detach(), error.detach(), entropy_loss, kl, clipped)
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode.
         loss, norm, others = self.learner.step(loss_fn, numbers[0], in_train_mode=False)
         self.learner.update_statistics(obs_MO, norm=norm)
-        self.totals.add_(torch.stack([loss, norm, *others]))
+        self.count(loss, norm, *others)
         return loss
 
     def example(self) -> tuple[Tensor, Tensor]:
@@ -166,34 +141,11 @@ class PpoUpdate:
 
     def metrics(self) -> dict[str, float]:
         """Return the mean of each metric since the last record."""
-        if not self.num_counted:
-            return {}
-        means = [total / self.num_counted for total in self.totals.tolist()]
-        # Logged as it is known elsewhere: the mean squared error itself, of which the loss takes half.
-        means[METRICS.index("value_loss")] *= 2
-        return {f"train/{name}": mean for name, mean in zip(METRICS, means, strict=True)}
-
-    def take_metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last call, and begin anew."""
-        metrics = self.metrics()
-        self.totals.zero_()
-        self.num_counted = 0
-        return metrics
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the network and its optimizer, and the metrics not yet recorded."""
-        counted = {"totals": self.totals, "num_counted": self.num_counted}
-        return {"learner": self.learner.state_dict(), **counted}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
-        states.check_keys(state, "learner", "totals", "num_counted")
-        totals = states.like(state, "totals", self.totals)
-        count = states.whole(state, "num_counted")
-        with states.within("learner"):
-            self.learner.load_state_dict(state["learner"])
-        self.totals.copy_(totals)
-        self.num_counted = count
+        found = super().metrics()
+        if "train/value_loss" in found:
+            # Logged as it is known elsewhere: the mean squared error itself, of which the loss takes half.
+            found["train/value_loss"] *= 2
+        return found
 
 
 def filled(kept_N: Tensor) -> Tensor:

@@ -19,15 +19,7 @@ from ludus.core import states
 from ludus.data.replay.rollout import Minibatch, RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import BoxActions, EnvSpec
-from ludus.losses.ppo import (
-    approximate_kl,
-    clip_fraction,
-    clipped_policy_loss,
-    kl_policy_loss,
-    normalised,
-    ppo_loss,
-    value_loss,
-)
+from ludus.losses.ppo import normalised, ppo_objective
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.target import Target
@@ -230,27 +222,21 @@ class Ppo(Agent):
         )
         if config.normalise_advantage:
             advantages = normalised(advantages)
-        surrogate = clipped_policy_loss if config.policy_loss == "clip" else kl_policy_loss
 
         def loss_fn(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
             outputs = outputs.float()
             log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)
             entropies = self.distribution.entropies(outputs, log_std, masks)
-            policy_loss = surrogate(log_probs, old_log_probs, advantages, numbers[1])
-            value_error = value_loss(values.float(), old_values, returns, config.value_clip)
-            loss = ppo_loss(
-                policy_loss, value_error, entropies,
-                value_weight=config.value_coef, entropy_weight=config.entropy_coef,
+            loss, (policy_loss, value_error, *others) = ppo_objective(
+                log_probs, entropies, values.float(),
+                old_log_probs_B=old_log_probs, advantages_B=advantages, returns_B=returns,
+                old_values_B=old_values, bound=numbers[1],
+                is_clipped=config.policy_loss == "clip", value_clip=config.value_clip,
+                value_coef=config.value_coef, entropy_coef=config.entropy_coef,
             )  # fmt: skip
-            with torch.no_grad():
-                kl = approximate_kl(log_probs, old_log_probs)
-                last = numbers[1]
-                if config.policy_loss == "clip":
-                    last = clip_fraction(log_probs, old_log_probs, numbers[1])
             # Logged as it is known elsewhere: the mean squared error itself, not half of it.
-            error = 2 * value_error.detach()
-            return loss, (policy_loss.detach(), error, -entropies.detach().mean(), kl, last)
+            return loss, (policy_loss, 2 * value_error, *others)
 
         # A ratio compares with the policy that acted, so this one is computed in the same mode: with
         # another dropout mask or other statistics of batch norm it would not begin at 1.

@@ -1,0 +1,98 @@
+"""One update as every family makes it: a learner, a function that an engine executes, metrics and state."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ludus.core import states
+from ludus.nn.learner import Learner
+
+
+class Metered:
+    """The sums of an update's metrics since the last record, and its changing numbers, on the device.
+
+    Nothing is read from the device until a record is written.
+    """
+
+    def __init__(self, metric_names: Sequence[str], device: torch.device) -> None:
+        self.metric_names = tuple(metric_names)
+        self.device = device
+        self.totals = torch.zeros(len(self.metric_names), dtype=torch.float64, device=device)
+        """The sum of each metric since the last record."""
+        self.num_counted = 0
+        """How many updates the sums are of."""
+        self._numbers: Tensor | None = None
+        self._last_numbers: tuple[float, ...] = ()
+
+    def numbers(self, *given: float) -> Tensor:
+        """Return numbers such as the learning rate as one tensor; it is sent only when one has changed.
+
+        As plain numbers they would be built into what is taped, captured or compiled.
+        """
+        if self._numbers is None or given != self._last_numbers:
+            # Created on the host and sent: created on the device, the host would wait for it.
+            self._numbers = torch.tensor(given).to(self.device, non_blocking=True)
+            self._last_numbers = given
+        return self._numbers
+
+    def count(self, *metrics: Tensor) -> None:
+        """Add the metrics of an update to the sums, in the order of `metric_names`."""
+        self.totals.add_(torch.stack([metric.detach() for metric in metrics]))
+
+    def metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last record."""
+        if not self.num_counted:
+            return {}
+        means = [total / self.num_counted for total in self.totals.tolist()]
+        return {f"train/{name}": mean for name, mean in zip(self.metric_names, means, strict=True)}
+
+    def take_metrics(self) -> dict[str, float]:
+        """Return the mean of each metric since the last call, and reset the sums."""
+        metrics = self.metrics()
+        self.totals.zero_()
+        self.num_counted = 0
+        return metrics
+
+    def metric_state(self) -> dict[str, Any]:
+        """Return the metrics that are not recorded yet."""
+        return {"totals": self.totals, "num_counted": self.num_counted}
+
+    def check_metric_state(self, state: Mapping[str, Any]) -> None:
+        """Raise StateError unless these are sums of such metrics."""
+        states.like(state, "totals", self.totals)
+        states.whole(state, "num_counted")
+
+    def load_metric_state(self, state: Mapping[str, Any]) -> None:
+        """Copy saved sums in."""
+        self.totals.copy_(states.like(state, "totals", self.totals))
+        self.num_counted = states.whole(state, "num_counted")
+
+
+class Update(Metered):
+    """The gradient update of one learner; a part. Define `_update`; `update` is the same, by an engine."""
+
+    def __init__(self, learner: Learner, metric_names: Sequence[str]) -> None:
+        super().__init__(metric_names, learner.flat.device)
+        self.learner = learner
+        self.update: Callable[..., Any] = self._update
+
+    @abstractmethod
+    def _update(self, *inputs: Any) -> Tensor:
+        """Take a gradient step, count its metrics and return the loss."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the network, its optimizer, and the metrics that are not recorded yet."""
+        return {"learner": self.learner.state_dict(), **self.metric_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Copy a saved state in."""
+        states.check_keys(state, "learner", "totals", "num_counted")
+        self.check_metric_state(state)
+        with states.within("learner"):
+            self.learner.load_state_dict(state["learner"])
+        self.load_metric_state(state)
