@@ -18,7 +18,7 @@ _WHERE = {
     "PPOTrainer": "ludus.games.trainers.fused_ppo",
     "Player": "ludus.games.player",
     "Step": "ludus.games.game",
-    "TwoRoleTrainer": "ludus.games.dqn.base",
+    "TwoRoleTrainer": "ludus.games.dqn.trainer",
     "game_tree": "ludus.games.tree",
     "make_game": "ludus.games.kinds",
     "make_net": "ludus.games.networks",

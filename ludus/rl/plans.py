@@ -48,15 +48,6 @@ def in_epochs(
         body=(Stage(name="train_step", work=train_step),),
     )
 
-    def is_evaluated(run: Run) -> bool:
-        return is_due(run.counters["epoch"], epochs.evaluate_every_epochs)
-
-    def is_recorded(run: Run) -> bool:
-        return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.log_every_epochs)
-
-    def is_saved(run: Run) -> bool:
-        return is_due(run.counters["epoch"] + 1, epochs.keep_every_epochs)
-
     epoch = Repeat(
         name="epoch",
         until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps or is_enough(run),
@@ -66,16 +57,35 @@ def in_epochs(
         body=(
             Stage(name="collect", work=collect),
             step,
-            Stage(name="evaluate", work=evaluate, when=is_evaluated,
-                  note=every(epochs.evaluate_every_epochs, "epoch")),
-            Stage(name="record", work=record, when=is_recorded,
-                  note=every(epochs.log_every_epochs, "epoch", ", and after an evaluation")),
-            Stage(name="save", work=save, when=is_saved,
-                  note=every(epochs.keep_every_epochs, "epoch")),
+            *_after_an_epoch(epochs, evaluate, record, save),
         ),
-    )  # fmt: skip
+    )
     last = Stage(name="finish", work=finish, always=True)
     return Repeat(name="train", times=1, body=(epoch, last))
+
+
+def _after_an_epoch(
+    epochs: EpochsConfig, evaluate: Work, record: Work, save: Work
+) -> tuple[Stage, ...]:
+    """Return the stages that end an epoch, before it is counted; the first epoch is never evaluated."""
+
+    def is_evaluated(run: Run) -> bool:
+        return is_due(run.counters["epoch"], epochs.evaluate_every_epochs)
+
+    def is_recorded(run: Run) -> bool:
+        return is_evaluated(run) or is_due(run.counters["epoch"] + 1, epochs.log_every_epochs)
+
+    def is_saved(run: Run) -> bool:
+        return is_due(run.counters["epoch"] + 1, epochs.keep_every_epochs)
+
+    return (
+        Stage(name="evaluate", work=evaluate, when=is_evaluated,
+              note=every(epochs.evaluate_every_epochs, "epoch")),
+        Stage(name="record", work=record, when=is_recorded,
+              note=every(epochs.log_every_epochs, "epoch", ", and after an evaluation")),
+        Stage(name="save", work=save, when=is_saved,
+              note=every(epochs.keep_every_epochs, "epoch")),
+    )  # fmt: skip
 
 
 def in_steps(
@@ -99,17 +109,11 @@ def in_steps(
     }
     more = [interval for interval, _ in besides.values() if interval]
 
-    def is_evaluated(run: Run) -> bool:
-        return is_due(run.counters["opt_steps"], steps.evaluate_every_opt_steps)
-
     def is_recorded(run: Run) -> bool:
         opts = run.counters["opt_steps"]
         if is_due(opts, steps.log_every_opt_steps) or is_due(opts, steps.evaluate_every_opt_steps):
             return True
         return bool(more) and any(is_due(opts, interval) for interval in more)
-
-    def is_saved(run: Run) -> bool:
-        return is_due(run.counters["opt_steps"], steps.keep_every_opt_steps)
 
     def due_at(interval: int) -> Callable[[Run], bool]:
         return lambda run: is_due(run.counters["opt_steps"], interval)
@@ -124,13 +128,13 @@ def in_steps(
         note=f"one for {counted(steps.update_every_env_steps, 'env step', 'env steps')}",
         body=(
             Stage(name="train_step", work=train_step),
-            Stage(name="evaluate", work=evaluate, when=is_evaluated,
+            Stage(name="evaluate", work=evaluate, when=due_at(steps.evaluate_every_opt_steps),
                   note=every(steps.evaluate_every_opt_steps, "opt_step")),
             *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_step"))
               for name, (interval, work) in besides.items() if interval),
             Stage(name="record", work=record, when=is_recorded,
                   note=every(steps.log_every_opt_steps, "opt_step", ", and after an evaluation")),
-            Stage(name="save", work=save, when=is_saved,
+            Stage(name="save", work=save, when=due_at(steps.keep_every_opt_steps),
                   note=every(steps.keep_every_opt_steps, "opt_step")),
         ),
     )  # fmt: skip

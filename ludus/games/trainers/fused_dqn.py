@@ -7,9 +7,9 @@ from functools import partial
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run
 from ludus.core.intervals import Work
-from ludus.games.dqn.base import TwoRoleTrainer
 from ludus.games.dqn.execution import Execution
 from ludus.games.dqn.plan import RoleWork, two_roles
+from ludus.games.dqn.trainer import TwoRoleTrainer
 from ludus.games.player import foreign
 from ludus.seeds import derive
 
