@@ -6,12 +6,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 import ludus
-from ludus.active.drift.estimator import Window
-from ludus.active.drift.shift_kinds.hard_switch import HardSwitch
-from ludus.active.drift.simulator import Simulator
-from ludus.active.drift.trigger import Trigger, TriggerConfig
-from ludus.active.models.features import Features
-from ludus.config.registry import find
+from ludus.active import Features, HardSwitch, Simulator, Trigger, TriggerConfig, Window
+from ludus.config import find
 from ludus.seeds import generator
 
 FIRST, LAST = [1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5

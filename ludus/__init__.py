@@ -5,10 +5,10 @@ Names are imported when first used, so that `import ludus` costs little and brin
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ludus.core.lazy import lazy_names
 from ludus.version import VERSION as __version__  # noqa: N811
 
 if sys.platform == "win32":
@@ -198,14 +198,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    # A checker that saw this function would take any misspelt name for one that it finds.
-    def __getattr__(name: str) -> Any:
-        if name not in _WHERE:
-            raise AttributeError(f"module 'ludus' has no attribute '{name}'")
-        value = getattr(importlib.import_module(_WHERE[name]), name)
-        globals()[name] = value
-        return value
-
-
-def __dir__() -> list[str]:
-    return [*__all__]
+    __getattr__, __dir__ = lazy_names(__name__, _WHERE)
