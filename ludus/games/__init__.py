@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ludus.games.kinds import make_game
     from ludus.games.networks import make_net
     from ludus.games.pairings import playoffs
-    from ludus.games.player import Player, make_player
+    from ludus.games.player import AnyPlayer, Player, make_player
     from ludus.games.rules.hironaka import (
         Hironaka,
         decode_host_action,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ludus.games.tree import game_tree
 
 _WHERE = {
+    "AnyPlayer": "ludus.games.player",
     "Bounds": "ludus.games.game",
     "DQNTrainer": "ludus.games.trainers.fused_dqn",
     "ElementwiseGame": "ludus.games.elementwise",
@@ -60,6 +61,7 @@ _WHERE = {
 }
 
 __all__ = [
+    "AnyPlayer",
     "Bounds",
     "DQNTrainer",
     "ElementwiseGame",
