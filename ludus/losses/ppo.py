@@ -50,7 +50,7 @@ def clip_fraction(log_probs_B: Tensor, old_log_probs_B: Tensor, clip: float | Te
 
 
 def next_kl_beta(beta: float, kl: float, *, target: float) -> float:
-    """Return the price of distance for the next update.
+    """Return the KL coefficient for the next update.
 
     It doubles when the policy moved much further than the target, and halves when much less.
     """
