@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ludus.arena.rl_trainer import TensorDictRlTrainer
     from ludus.arena.scenario import Scenario, ScenarioInstance
     from ludus.arena.trainer import ArenaTrainer, TensorDictTrainer
-    from ludus.config.base import StrictConfig, TrainerConfig, example, read_config
+    from ludus.config.base import StrictConfig, TrainerConfig, read_config
     from ludus.config.families import declare
     from ludus.config.registry import TrainerType, load_plugin, register, register_trainer
     from ludus.core.errors import LudusError
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ludus.core.run import Run
     from ludus.core.runtime import Result
     from ludus.data.replay.ring import ReplayBuffer
+    from ludus.example_configs import example
     from ludus.judge.async_evaluator import AsyncEvaluator
     from ludus.judge.evaluator import Evaluator
     from ludus.judge.judge import Judge
@@ -119,7 +120,7 @@ _WHERE = {
     "build_scenario_instance": "ludus.arena.build",
     "build_trainer": "ludus.session.build",
     "declare": "ludus.config.families",
-    "example": "ludus.config.base",
+    "example": "ludus.example_configs",
     "export_policy": "ludus.rl.export.write",
     "load_plugin": "ludus.config.registry",
     "make_actor": "ludus.arena.agents.combined",

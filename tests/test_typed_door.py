@@ -9,9 +9,14 @@ import pkgutil
 import re
 import subprocess
 import sys
+import typing
 from pathlib import Path
 
 import pytest
+
+import ludus
+from ludus.config.families import listed
+from ludus.config.registry import find
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ["ludus"] + [
@@ -59,6 +64,17 @@ def test_every_name_is_there_and_another_is_an_error(package: str) -> None:
         assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match=f"module '{package}' has no attribute 'Jugde'"):
         _ = module.Jugde
+
+
+def test_the_example_of_every_kind_has_the_type_of_its_config() -> None:
+    typed = {}
+    for overload in typing.get_overloads(ludus.example):
+        kind, config = overload.__annotations__["kind"], overload.__annotations__["return"]
+        typed[kind] = config
+    own = {
+        f"Literal['{kind}']": find("trainer", kind).Config.__name__ for kind in listed("trainer")
+    }
+    assert typed == {**own, "str": "Any"}
 
 
 def test_importing_ludus_and_every_room_brings_in_no_torch() -> None:

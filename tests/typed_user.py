@@ -152,6 +152,7 @@ class QTrainer(ludus.StepRLTrainer):
 class Loud(ludus.RLTrainer):
     def after_epoch(self) -> None:
         assert_type(self.num_episodes, int)
+        assert_type(self.agent, rl.Agent)
 
 
 class OwnAgent:
@@ -249,6 +250,7 @@ def main() -> None:
     trainer.set_evaluator(Accuracy(score=lambda model: 1.0))
     result = trainer.fit(name="typed", resume=True)
     assert_type(result, ludus.Result)
+    assert_type(ludus.example("ppo").evaluation.episodes, int)
     assert_type(ludus.read_config("walk.yaml"), ludus.TrainerConfig)
     assert_type(ludus.StepRLTrainer.build("dqn.yaml").train(agent, recorder), ludus.Result)
     assert_type(ludus.build_trainer("walk.yaml"), core.Trainer)

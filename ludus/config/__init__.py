@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         Settings,
         StrictConfig,
         TrainerConfig,
-        example,
         read_config,
     )
     from ludus.config.families import declare
@@ -48,7 +47,6 @@ _WHERE = {
     "TrainerConfig": "ludus.config.base",
     "TrainerType": "ludus.config.registry",
     "declare": "ludus.config.families",
-    "example": "ludus.config.base",
     "find": "ludus.config.registry",
     "kinds": "ludus.config.registry",
     "load_plugin": "ludus.config.registry",
@@ -71,7 +69,6 @@ __all__ = [
     "TrainerConfig",
     "TrainerType",
     "declare",
-    "example",
     "find",
     "kinds",
     "load_plugin",
