@@ -1,6 +1,5 @@
 """A stream of digits that switches to classes its model has never seen: when would it be retrained?"""
 
-
 import torch
 from torch.utils.data import TensorDataset
 

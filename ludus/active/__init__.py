@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ludus.active.adapters.networks import Logits, hidden_features, timm_features
+    from ludus.active.adapters.sklearn import Classifier
     from ludus.active.config import ActiveConfig
     from ludus.active.drift.calibration import ece, mce, mean_entropy, reliability
     from ludus.active.drift.estimator import Window
@@ -26,8 +28,10 @@ _WHERE = {
     "ActiveConfig": "ludus.active.config",
     "ActiveModel": "ludus.active.models.features",
     "ActiveTrainer": "ludus.active.trainers.active",
+    "Classifier": "ludus.active.adapters.sklearn",
     "Features": "ludus.active.models.features",
     "HardSwitch": "ludus.active.drift.shift_kinds.hard_switch",
+    "Logits": "ludus.active.adapters.networks",
     "ScoreConfig": "ludus.active.strategy",
     "ScoreStrategy": "ludus.active.strategy",
     "Simulator": "ludus.active.drift.simulator",
@@ -38,20 +42,24 @@ _WHERE = {
     "ece": "ludus.active.drift.calibration",
     "fit_temperature": "ludus.active.drift.temperature",
     "h_score": "ludus.active.selection",
+    "hidden_features": "ludus.active.adapters.networks",
     "leep": "ludus.active.selection",
     "logme": "ludus.active.selection",
     "mce": "ludus.active.drift.calibration",
     "mean_entropy": "ludus.active.drift.calibration",
     "nce": "ludus.active.selection",
     "reliability": "ludus.active.drift.calibration",
+    "timm_features": "ludus.active.adapters.networks",
 }
 
 __all__ = [
     "ActiveConfig",
     "ActiveModel",
     "ActiveTrainer",
+    "Classifier",
     "Features",
     "HardSwitch",
+    "Logits",
     "ScoreConfig",
     "ScoreStrategy",
     "Simulator",
@@ -62,12 +70,14 @@ __all__ = [
     "ece",
     "fit_temperature",
     "h_score",
+    "hidden_features",
     "leep",
     "logme",
     "mce",
     "mean_entropy",
     "nce",
     "reliability",
+    "timm_features",
 ]
 
 if not TYPE_CHECKING:

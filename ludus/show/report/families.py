@@ -24,7 +24,7 @@ class Section:
 
     title: str
     body: str
-    """HTML; whatever a run recorded stands in it only through `ludus.show.report.charts.text`."""
+    """HTML; whatever a run recorded stands in it only through `ludus.show.text`."""
     texts: Sequence[str] = ()
     """The names of texts that it shows, so that the page does not show the last of each again."""
 
