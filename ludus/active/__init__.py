@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ludus.active.drift.temperature import fit_temperature
     from ludus.active.drift.trigger import Trigger, TriggerConfig
     from ludus.active.models.features import ActiveModel, Features
+    from ludus.active.scoring import PoolBatch
     from ludus.active.selection import h_score, leep, logme, nce
     from ludus.active.strategy import ScoreConfig, ScoreStrategy, Strategy
     from ludus.active.trainers.active import ActiveTrainer
@@ -32,6 +33,7 @@ _WHERE = {
     "Features": "ludus.active.models.features",
     "HardSwitch": "ludus.active.drift.shift_kinds.hard_switch",
     "Logits": "ludus.active.adapters.networks",
+    "PoolBatch": "ludus.active.scoring",
     "ScoreConfig": "ludus.active.strategy",
     "ScoreStrategy": "ludus.active.strategy",
     "Simulator": "ludus.active.drift.simulator",
@@ -60,6 +62,7 @@ __all__ = [
     "Features",
     "HardSwitch",
     "Logits",
+    "PoolBatch",
     "ScoreConfig",
     "ScoreStrategy",
     "Simulator",

@@ -207,7 +207,8 @@ class StepRLTrainer(RLTrainer):
         opts = self.run.counters["opt_steps"]
         errors = self.agent.learn(batch, opts, self.rate(opts))
         if errors is not None:
-            buffer: Any = self.replay_buffer  # a prioritised one: only its batches have errors
+            # Errors are returned for a batch of a prioritised buffer.
+            buffer: Any = self.replay_buffer
             buffer.update_priorities(batch.indices, errors)
 
     @classmethod
