@@ -12,10 +12,10 @@ def accuracy(strategy: str, seed: int) -> float:
     config = ludus.example(
         "active", max_rounds=3, seed=seed, strategy=section, **{"settings.display": "none"}
     )
-    trainer = ludus.build_trainer(config)
+    trainer = ludus.ActiveTrainer(config)
     trainer.fit(name=f"{strategy}-{seed}")
     metrics = trainer.evaluate(trainer.evaluators["test"])
-    return metrics["test/accuracy"]
+    return float(metrics["test/accuracy"])
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ python examples/arena.py
 """
 
 import ludus
+from ludus.arena import VanillaPpoTrainer
 
 AGENT = {
     "kind": "parts",
@@ -44,9 +45,9 @@ def main() -> None:
             "settings.display": "none",
         },
     )
-    trainer = ludus.build_trainer(config)
+    trainer = VanillaPpoTrainer(config)
     result = trainer.fit(name="arena")
-    print(f"accuracy {trainer.best()['score']:.3f} after {result.counters['env_steps']} steps")
+    print(f"best {result.best} after {result.counters['env_steps']} steps")
     for line in trainer.narrate(trainer.weights(), index=0):
         print(line)
 

@@ -1,24 +1,18 @@
 """A stream of digits that switches to classes its model has never seen: when would it be retrained?"""
 
-from typing import Any
-
 import torch
 from torch.utils.data import TensorDataset
 
 import ludus
-from ludus.active.drift.estimator import Window
-from ludus.active.drift.shift_kinds.hard_switch import HardSwitch
-from ludus.active.drift.simulator import Simulator
-from ludus.active.drift.trigger import Trigger, TriggerConfig
-from ludus.active.models.features import Features
-from ludus.config.registry import find
+from ludus.active import Features, HardSwitch, Simulator, Trigger, TriggerConfig, Window
+from ludus.config import find
 from ludus.seeds import generator
 
 FIRST, LAST = [1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5
 
 # The digits; the model learns 0 to 4 alone, from half of them.
 off = {"early_stopping": None, "best_model": None, "with_validation": False}
-config: Any = ludus.example("supervised", max_epochs=20, **off, **{"settings.display": "none"})
+config = ludus.example("supervised", max_epochs=20, **off, **{"settings.display": "none"})
 digits = find("dataset", "digits")(config.data).load(generator(0, "split")).train
 images, labels = digits.tensors
 known = (labels < 5).nonzero()[::2, 0]

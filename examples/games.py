@@ -5,7 +5,7 @@ the host wins sooner than the scripted ones against the random and the choose-fi
 """
 
 import ludus
-from ludus.games import DQNTrainer, playoffs
+from ludus.games import AnyPlayer, DQNTrainer, playoffs
 
 ROUNDS = 100
 
@@ -13,15 +13,15 @@ config = ludus.example("fused_dqn", max_rounds=ROUNDS, log_every_rounds=ROUNDS /
 config = config.replace(**{"settings.display": "plain", "evaluation.games": 100})
 trainer = DQNTrainer(config)
 result = trainer.fit(name="hironaka", resume=True)
-print(result.status, result.best["score"], result.more_bests["agent"]["score"])
+print(result.status, result.best, result.more_bests["agent"])
 
-hosts = {
+hosts: dict[str, AnyPlayer] = {
     "trained": trainer.players["host"],
     "random": {"kind": "random"},
     "all coordinates": {"kind": "all_coordinates"},
     "zeillinger": {"kind": "zeillinger", "lexicographic": False},
 }
-agents = {
+agents: dict[str, AnyPlayer] = {
     "trained": trainer.players["agent"],
     **{kind: {"kind": kind} for kind in ("random", "choose_first", "choose_last")},
     "morin": {"kind": "morin", "weights": [1.0, 1.0, 1.0]},

@@ -36,7 +36,7 @@ def write_base() -> None:
     fast.save_pretrained(FOLDER / "base")
     shape = BertConfig(
         vocab_size=len(WORDS), hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=16, num_labels=2,
+        intermediate_size=32, max_position_embeddings=16, id2label={0: "bad", 1: "good"},
     )  # fmt: skip
     BertForSequenceClassification(shape).save_pretrained(FOLDER / "base")
     rows = [

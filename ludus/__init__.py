@@ -5,10 +5,10 @@ Names are imported when first used, so that `import ludus` costs little and brin
 
 from __future__ import annotations
 
-import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ludus.core.lazy import lazy_names
 from ludus.version import VERSION as __version__  # noqa: N811
 
 if sys.platform == "win32":
@@ -17,11 +17,51 @@ if sys.platform == "win32":
 if TYPE_CHECKING:
     from ludus.active.models.features import ActiveModel
     from ludus.active.trainers.active import ActiveTrainer
-    from ludus.config.base import example, read_config
-    from ludus.config.registry import register_trainer
-    from ludus.core import LudusError, Repeat, Result, Run, Stage
+    from ludus.arena.agents.body import Body
+    from ludus.arena.agents.combined import make_actor, make_critic
+    from ludus.arena.analyser import Analyser
+    from ludus.arena.build import build_scenario_instance
+    from ludus.arena.experiment import ExperimentSettings, SubParameters
+    from ludus.arena.objectives.objective import Objective
+    from ludus.arena.parameters import HyperParameters, RlHyperParameters, RlParameters
+    from ludus.arena.playing.rollout import roll_out
+    from ludus.arena.protocol import ProtocolHandler
+    from ludus.arena.rl_trainer import TensorDictRlTrainer
+    from ludus.arena.scenario import Scenario, ScenarioInstance
+    from ludus.arena.trainer import ArenaTrainer, TensorDictTrainer
+    from ludus.config.base import StrictConfig, TrainerConfig, read_config
+    from ludus.config.families import declare
+    from ludus.config.registry import TrainerType, load_plugin, register, register_trainer
+    from ludus.core.errors import LudusError
+    from ludus.core.plan import Repeat, Stage
+    from ludus.core.run import Run
+    from ludus.core.runtime import Result
+    from ludus.data.replay.ring import ReplayBuffer
+    from ludus.example_configs import example
+    from ludus.judge.async_evaluator import AsyncEvaluator
+    from ludus.judge.evaluator import Evaluator
+    from ludus.judge.judge import Judge
+    from ludus.judge.scores import Score
+    from ludus.nn.export.numpy_policy import NumpyPolicy
     from ludus.nn.model import Model
+    from ludus.nn.schedules import Scheduler
+    from ludus.rl.custom.protocols import (
+        Agent,
+        BatchBase,
+        Env,
+        Recorder,
+        ReplayBufferBase,
+        Step,
+        StepProcessorBase,
+    )
+    from ludus.rl.export.write import export_policy
+    from ludus.rl.rl_trainer import RLTrainer
+    from ludus.rl.sampling.sampler import SyncSampler
+    from ludus.rl.step_trainer import StepRLTrainer
+    from ludus.session.build import build_trainer
     from ludus.session.logger import Logger
+    from ludus.session.record import Record
+    from ludus.show.progress import IterationContext, attach_progress_bar
     from ludus.store.places import open_storage
     from ludus.store.storage import Storage
     from ludus.supervised.trainer import BaseTrainer
@@ -80,7 +120,7 @@ _WHERE = {
     "build_scenario_instance": "ludus.arena.build",
     "build_trainer": "ludus.session.build",
     "declare": "ludus.config.families",
-    "example": "ludus.config.base",
+    "example": "ludus.example_configs",
     "export_policy": "ludus.rl.export.write",
     "load_plugin": "ludus.config.registry",
     "make_actor": "ludus.arena.agents.combined",
@@ -95,31 +135,68 @@ _WHERE = {
 __all__ = [
     "ActiveModel",
     "ActiveTrainer",
+    "Agent",
+    "Analyser",
+    "ArenaTrainer",
+    "AsyncEvaluator",
     "BaseTrainer",
+    "BatchBase",
+    "Body",
+    "Env",
+    "Evaluator",
+    "ExperimentSettings",
+    "HyperParameters",
+    "IterationContext",
+    "Judge",
     "Logger",
     "LudusError",
     "Model",
+    "NumpyPolicy",
+    "Objective",
+    "ProtocolHandler",
+    "RLTrainer",
+    "Record",
+    "Recorder",
     "Repeat",
+    "ReplayBuffer",
+    "ReplayBufferBase",
     "Result",
+    "RlHyperParameters",
+    "RlParameters",
     "Run",
+    "Scenario",
+    "ScenarioInstance",
+    "Scheduler",
+    "Score",
     "Stage",
+    "Step",
+    "StepProcessorBase",
+    "StepRLTrainer",
     "Storage",
+    "StrictConfig",
+    "SubParameters",
+    "SyncSampler",
+    "TensorDictRlTrainer",
+    "TensorDictTrainer",
     "Trainer",
+    "TrainerConfig",
+    "TrainerType",
     "__version__",
+    "attach_progress_bar",
+    "build_scenario_instance",
+    "build_trainer",
+    "declare",
     "example",
+    "export_policy",
+    "load_plugin",
+    "make_actor",
+    "make_critic",
     "open_storage",
     "read_config",
+    "register",
     "register_trainer",
+    "roll_out",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'ludus' has no attribute '{name}'")
-    value = getattr(importlib.import_module(_WHERE[name]), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_WHERE})
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _WHERE)

@@ -37,7 +37,8 @@ ALLOWED = {
     "arena": SHARED,
     "testing": SHARED,
     "cli": {*SHARED, "testing"},
-    "ludus": {*SHARED, "supervised", "active", "rl", "games", "arena", "cli"},
+    "example_configs": {*SHARED, "supervised", "active", "rl", "games", "arena"},
+    "ludus": {*SHARED, "supervised", "active", "rl", "games", "arena", "cli", "example_configs"},
 }
 MODULE = re.compile(r"ludus(\.[a-z_]+)+")
 BANNED = re.compile(

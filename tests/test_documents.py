@@ -48,6 +48,13 @@ def test_the_readme_is_true_about_the_commands() -> None:
     assert commands <= shown, f"the README does not show {commands - shown}"
 
 
+def test_the_page_of_public_names_is_what_the_code_gives() -> None:
+    from tests import api_page
+
+    is_same = api_page.PAGE.read_text() == api_page.page()
+    assert is_same, "the code has changed: run python -m tests.api_page"
+
+
 def test_the_documents_name_only_files_that_exist() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):

@@ -25,7 +25,7 @@ AnalyserSection = Annotated[SerializeAsAny[StrictConfig], registered("analyser")
 
 
 class Analyser(ABC):
-    """Derive it, and register it."""
+    """Base of analysers, which measure rollouts; derive it, and register it."""
 
     Config: ClassVar[type[StrictConfig]]
 

@@ -54,7 +54,7 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
         if isinstance(error, KeyError) and "make_value_estimator" in names:
             raise ConfigError(
                 f"{owner}._get_loss_module_and_gae makes an estimator that looks for what no rollout has"
-                f" ({error}); call loss_module.set_keys(**KEYS) first (ludus.arena.objectives.objective.KEYS)"
+                f" ({error}); call loss_module.set_keys(**KEYS) first (ludus.arena.KEYS)"
             ) from error
         raise
     if not isinstance(found, tuple) or len(found) != 2:

@@ -10,7 +10,7 @@ from ludus.config.base import Count, Positive, StrictConfig
 from ludus.config.sections import registered
 
 REJECT, ACCEPT, CONTINUE = 0, 1, 2
-"""What a verifier may decide; only the first two end an episode."""
+"""A verifier's decision: REJECT and ACCEPT end an episode, CONTINUE does not."""
 Guess = Literal["zero", "one", "y"]
 
 

@@ -47,10 +47,15 @@ LoggerSection = Annotated[SerializeAsAny[StrictConfig], registered("logger")]
 
 # Torch counts in 64 bits, so no count may be larger.
 Count = Annotated[int, Field(ge=0, lt=2**63)]
+"""A whole number of 0 or more."""
 Positive = Annotated[int, Field(ge=1, lt=2**63)]
+"""A whole number of 1 or more."""
 PositiveFloat = Annotated[float, Field(gt=0)]
+"""A number above 0."""
 NonNegativeFloat = Annotated[float, Field(ge=0)]
+"""A number of 0 or more."""
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+"""A number of 0 or more, below 1."""
 
 
 class CheckpointSettings(StrictConfig):

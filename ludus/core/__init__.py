@@ -5,10 +5,12 @@ Names are imported lazily, so that importing an error does not load the loop.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ludus.core.abilities import Evaluates, Exports, Narrates, Plays
     from ludus.core.errors import (
         CheckpointError,
         ConfigError,
@@ -22,31 +24,49 @@ if TYPE_CHECKING:
     )
     from ludus.core.plan import Repeat, Stage
     from ludus.core.run import Every, Observer, Run, Stateful
-    from ludus.core.runtime import Result
+    from ludus.core.runtime import InMemoryRuntime, Result
     from ludus.core.trainer import Trainer
 
 _WHERE = {
-    "Every": "run",
-    "Observer": "run",
-    "Repeat": "plan",
-    "Result": "runtime",
-    "Run": "run",
-    "Stage": "plan",
-    "Stateful": "run",
-    "Trainer": "trainer",
+    "CheckpointError": "ludus.core.errors",
+    "ConfigError": "ludus.core.errors",
+    "Diverged": "ludus.core.errors",
+    "Evaluates": "ludus.core.abilities",
+    "Every": "ludus.core.run",
+    "Exports": "ludus.core.abilities",
+    "HookError": "ludus.core.errors",
+    "InMemoryRuntime": "ludus.core.runtime",
+    "Interrupted": "ludus.core.errors",
+    "LudusError": "ludus.core.errors",
+    "Narrates": "ludus.core.abilities",
+    "Observer": "ludus.core.run",
+    "PlanError": "ludus.core.errors",
+    "Plays": "ludus.core.abilities",
+    "Repeat": "ludus.core.plan",
+    "Result": "ludus.core.runtime",
+    "Run": "ludus.core.run",
+    "RunError": "ludus.core.errors",
+    "Stage": "ludus.core.plan",
+    "Stateful": "ludus.core.run",
+    "StorageError": "ludus.core.errors",
+    "Trainer": "ludus.core.trainer",
 }
-"""Module of each exported name; errors are not listed."""
 
 __all__ = [
     "CheckpointError",
     "ConfigError",
     "Diverged",
+    "Evaluates",
     "Every",
+    "Exports",
     "HookError",
+    "InMemoryRuntime",
     "Interrupted",
     "LudusError",
+    "Narrates",
     "Observer",
     "PlanError",
+    "Plays",
     "Repeat",
     "Result",
     "Run",
@@ -57,10 +77,5 @@ __all__ = [
     "Trainer",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'ludus.core' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"ludus.core.{_WHERE.get(name, 'errors')}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _WHERE)

@@ -149,7 +149,7 @@ class EvaluatorBeside(Protocol):
 class Records(Protocol):
     """A script's recorder: it receives every record that is written."""
 
-    def write(self, record: object, /) -> None: ...
+    def write(self, record: Any, /) -> None: ...
 
 
 class Keep(Protocol):

@@ -66,7 +66,7 @@ class Trainer(Inspected):
         """Return the runtime of a walk if `fit` is given none."""
         raise LudusError(
             f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
-            " from ludus.session.trainer.Trainer, or call fit(runtime=ludus.core.runtime.InMemoryRuntime)"
+            " from ludus.session.Trainer, or call fit(runtime=ludus.core.InMemoryRuntime)"
         )
 
     def log_in_memory(self) -> Log:

@@ -29,9 +29,12 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.raw_rewards import OwnReward
 
 AnyEnv = gymnasium.Env[Any, Any]
+"""A gymnasium env, whatever its observations and actions."""
 
 EnvSection = Annotated[SerializeAsAny[StrictConfig], registered("env")]
+"""The type of a config key that holds an env of any registered kind."""
 WrapperSection = Annotated[SerializeAsAny[StrictConfig], registered("wrapper")]
+"""The type of a config key that holds a wrapper of any registered kind."""
 
 
 def env_name(section: StrictConfig) -> str:

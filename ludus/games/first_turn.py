@@ -20,7 +20,7 @@ _GAMES = 3
 def try_first_turn(game: FusedGame) -> None:
     """Raise LudusError unless the first move of every role gives tensors of the promised form.
 
-    `ludus.testing.games.check_game` looks at much more.
+    `ludus.testing.check_game` looks at much more.
     """
     roles = getattr(game, "roles", None)
     if not isinstance(roles, tuple) or not roles or not all(isinstance(r, str) for r in roles):

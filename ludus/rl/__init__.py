@@ -1,1 +1,88 @@
-"""Reinforcement learning: envs, samplers, agents, evaluators and two trainers."""
+"""Reinforcement learning: envs, samplers, agents, evaluators and two trainers.
+
+Names are imported when first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ludus.core.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from ludus.rl.acting.action_spaces import discrete_actions
+    from ludus.rl.acting.net import acting_net, best_of
+    from ludus.rl.agent import Agent
+    from ludus.rl.config import RLConfig
+    from ludus.rl.custom.agent import CustomAgent
+    from ludus.rl.custom.protocols import (
+        BatchBase,
+        Env,
+        Recorder,
+        ReplayBufferBase,
+        Step,
+        StepProcessorBase,
+    )
+    from ludus.rl.export.write import export_policy
+    from ludus.rl.network_config import features_of, head, make_body
+    from ludus.rl.off_policy import OffPolicyConfig, example_batch
+    from ludus.rl.on_policy import OnPolicyConfig
+    from ludus.rl.rl_trainer import RLTrainer
+    from ludus.rl.rollout_trainer import RolloutTrainer
+    from ludus.rl.sampling.sampler import SyncSampler
+    from ludus.rl.step_trainer import StepRLTrainer
+
+_WHERE = {
+    "Agent": "ludus.rl.agent",
+    "BatchBase": "ludus.rl.custom.protocols",
+    "CustomAgent": "ludus.rl.custom.agent",
+    "Env": "ludus.rl.custom.protocols",
+    "OffPolicyConfig": "ludus.rl.off_policy",
+    "OnPolicyConfig": "ludus.rl.on_policy",
+    "RLConfig": "ludus.rl.config",
+    "RLTrainer": "ludus.rl.rl_trainer",
+    "Recorder": "ludus.rl.custom.protocols",
+    "ReplayBufferBase": "ludus.rl.custom.protocols",
+    "RolloutTrainer": "ludus.rl.rollout_trainer",
+    "Step": "ludus.rl.custom.protocols",
+    "StepProcessorBase": "ludus.rl.custom.protocols",
+    "StepRLTrainer": "ludus.rl.step_trainer",
+    "SyncSampler": "ludus.rl.sampling.sampler",
+    "acting_net": "ludus.rl.acting.net",
+    "best_of": "ludus.rl.acting.net",
+    "discrete_actions": "ludus.rl.acting.action_spaces",
+    "example_batch": "ludus.rl.off_policy",
+    "export_policy": "ludus.rl.export.write",
+    "features_of": "ludus.rl.network_config",
+    "head": "ludus.rl.network_config",
+    "make_body": "ludus.rl.network_config",
+}
+
+__all__ = [
+    "Agent",
+    "BatchBase",
+    "CustomAgent",
+    "Env",
+    "OffPolicyConfig",
+    "OnPolicyConfig",
+    "RLConfig",
+    "RLTrainer",
+    "Recorder",
+    "ReplayBufferBase",
+    "RolloutTrainer",
+    "Step",
+    "StepProcessorBase",
+    "StepRLTrainer",
+    "SyncSampler",
+    "acting_net",
+    "best_of",
+    "discrete_actions",
+    "example_batch",
+    "export_policy",
+    "features_of",
+    "head",
+    "make_body",
+]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(__name__, _WHERE)

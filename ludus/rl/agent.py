@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
-from ludus.data.replay.row_layout import Transitions
+from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
@@ -39,6 +39,8 @@ class Agent(Metered):
     metric_names: tuple[str, ...] = ("loss", "grad_norm")
     worth_compiling: ClassVar[int] = 150_000
     """From how many updates on compiling pays, by `engine: auto`."""
+    layout: RowLayout
+    """The columns of what it learns from."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(self.metric_names, device)
@@ -104,6 +106,10 @@ class Agent(Metered):
     def to_env(self, actions: Action) -> Action:
         """Return remembered actions in the env's own units."""
         return actions
+
+    def learn(self, batch: Any, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
+        """Learn from one batch; return the TD error of each transition, where there are any."""
+        raise NotImplementedError
 
     def _update(self, *inputs: Any) -> Tensor:
         """Learn from one batch and count its metrics; the last input is the numbers that change."""

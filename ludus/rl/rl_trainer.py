@@ -13,15 +13,17 @@ from torch import nn
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import LudusError
 from ludus.core.intervals import Work
+from ludus.data.replay.rollout import RolloutBuffer
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
 from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
+from ludus.rl import agent as rl_agent
 from ludus.rl.abilities import Abilities
-from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
+from ludus.rl.custom.protocols import ReplayBufferBase
 from ludus.rl.engine import choose_update
 from ludus.rl.evaluation.evaluations import Evaluations, check_evaluator
 from ludus.rl.evaluation.judge import GUARD, make_judge
@@ -51,15 +53,15 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     """
 
     Config: ClassVar[type[Any]] = RLConfig
-    Agent: ClassVar[type[Agent]]
+    Agent: ClassVar[type[rl_agent.Agent]]
     # What depends on the clock promises nothing.
     derived: ClassVar[tuple[str, ...]] = ("rollout_data", "_timer", "_timed_opts")
 
-    config: Any
-    agent: Any
+    config: RLConfig
+    agent: rl_agent.Agent
     model: nn.Module | None
     """The network that a script gave."""
-    replay_buffer: Any
+    replay_buffer: ReplayBufferBase | RolloutBuffer
     """What `train_step` gets its batches from."""
     sampler: SyncSampler
 
@@ -81,7 +83,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             raise
 
     def _prepare_agent(self) -> None:
-        config = self.config
+        config: Any = self.config
         self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
         engine, self._engine_notes = self._choose_update()
@@ -139,8 +141,9 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
 
     def plan(self) -> Repeat:
         """Return epochs of collecting and updating."""
+        config: Any = self.config
         return in_epochs(
-            self.config.epochs,
+            config.epochs,
             collect=self._collect,
             train_step=self._train_step,
             **self._reports(),
@@ -202,7 +205,8 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         raise NotImplementedError
 
     def _train_step(self, run: Run) -> None:
-        self.train_step(self.replay_buffer.sample(self.config.batch_size), run.round("step"))
+        config: Any = self.config
+        self.train_step(self.replay_buffer.sample(config.batch_size), run.round("step"))
         run.counters["opt_steps"] += 1
 
     def train_step(self, batch: object, batch_idx: int) -> None:

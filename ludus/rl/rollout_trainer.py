@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ludus.core import Run
 from ludus.core.errors import LudusError
@@ -17,6 +18,8 @@ from ludus.rl.sampling.step_processor import RolloutStep
 class RolloutTrainer(RLTrainer):
     """Collects a rollout, then goes through it in passes of minibatches."""
 
+    config: Any
+    agent: Any
     replay_buffer: RolloutBuffer
 
     def _prepare_data(self, episodes: Episodes) -> None:

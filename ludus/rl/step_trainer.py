@@ -16,7 +16,8 @@ from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
 from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
-from ludus.rl.off_policy import OffPolicyConfig
+from ludus.rl.custom.protocols import ReplayBufferBase
+from ludus.rl.off_policy import OffPolicyConfig, OffPolicyEpochsConfig, StepsConfig
 from ludus.rl.plans import in_steps
 from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
@@ -51,6 +52,8 @@ class StepRLTrainer(RLTrainer):
 
     Config: ClassVar[type[Any]] = OffPolicyConfig
     derived: ClassVar[tuple[str, ...]] = (*RLTrainer.derived, "_stage_times")
+    config: OffPolicyConfig
+    replay_buffer: ReplayBufferBase
     custom_agent: CustomAgent | None = None
     """The agent that `train` was given."""
     custom_processor: Any = None
@@ -106,11 +109,11 @@ class StepRLTrainer(RLTrainer):
             return super().plan()
         collect: Work = self._collect_steps
         train_step: Work = self._train_step
-        if self.config.steps.log_compute_cost_every_opt_steps:
+        if self._steps.log_compute_cost_every_opt_steps:
             collect = self._stage_times.timed("collect", collect)
             train_step = self._stage_times.timed("train_step", train_step)
         return in_steps(
-            self.config.steps,
+            self._steps,
             collect=collect,
             train_step=train_step,
             **self._reports(),
@@ -118,6 +121,18 @@ class StepRLTrainer(RLTrainer):
             compute_cost=self._record_stage_times,
             num_due=self._num_due,
         )
+
+    @property
+    def _steps(self) -> StepsConfig:
+        """The section of a run that is counted in optimisation steps."""
+        assert self.config.steps is not None
+        return self.config.steps
+
+    @property
+    def _epochs(self) -> OffPolicyEpochsConfig:
+        """The section of a run that is counted in epochs."""
+        assert self.config.epochs is not None
+        return self.config.epochs
 
     @property
     def _loop(self) -> str:
@@ -136,7 +151,7 @@ class StepRLTrainer(RLTrainer):
     def _collect_steps(self, run: Run) -> None:
         """Take env steps up to the next update, or a stretch of those before learning starts."""
         taken, num_envs = self.sampler.num_env_steps, self.config.num_envs
-        interval = self.config.steps.update_every_env_steps
+        interval = self._steps.update_every_env_steps
         wanted = interval - taken % interval
         if (waiting := self.config.learning_starts - taken) > 0:
             wanted = min(waiting, _WARM_UP_STEPS * num_envs)
@@ -147,14 +162,14 @@ class StepRLTrainer(RLTrainer):
 
     def _num_due(self, run: Run) -> int:
         """Return how many multiples of update_every_env_steps the last step of all envs reached or passed."""
-        taken, interval = self.sampler.num_env_steps, self.config.steps.update_every_env_steps
+        taken, interval = self.sampler.num_env_steps, self._steps.update_every_env_steps
         if taken < self.config.learning_starts or not self.replay_buffer.size:
             return 0
         return int(taken // interval - (taken - self.config.num_envs) // interval)
 
     def _take_steps(self, add_to_buffer: bool) -> None:
         buffer = self.replay_buffer if add_to_buffer else Nowhere()
-        for _ in range(self.config.epochs.steps_per_epoch):
+        for _ in range(self._epochs.steps_per_epoch):
             self.sampler.sample_and_push(self.agent, buffer)
         if not add_to_buffer:
             # What n-step returns have pending of these steps is forgotten with them.
@@ -162,14 +177,14 @@ class StepRLTrainer(RLTrainer):
 
     def updates_note(self) -> str:
         """Return a few words on how many updates an epoch has."""
-        return f"{self.config.epochs.updates_per_env_step:g} for each env step"
+        return f"{self._epochs.updates_per_env_step:g} for each env step"
 
     def get_num_updates(self) -> int:
         """Return how many updates are owed: none before learning starts, then those of all steps."""
         taken = self.sampler.num_env_steps
         if taken < self.config.learning_starts or not self.replay_buffer.size:
             return 0
-        owed = int(taken * self.config.epochs.updates_per_env_step)
+        owed = int(taken * self._epochs.updates_per_env_step)
         return max(0, owed - self.run.counters["opt_steps"])
 
     def _train_step(self, run: Run) -> None:
@@ -186,7 +201,8 @@ class StepRLTrainer(RLTrainer):
 
     def _opt(self, run: Run) -> None:
         """Let an agent of one's own learn; where it skips, nothing else happens until it is due again."""
-        if self.agent.opt(self.replay_buffer):
+        agent: Any = self.agent
+        if agent.opt(self.replay_buffer):
             run.counters["opt_steps"] += 1
         else:
             run.leave(self._loop, "the agent skipped")
@@ -196,7 +212,9 @@ class StepRLTrainer(RLTrainer):
         opts = self.run.counters["opt_steps"]
         errors = self.agent.learn(batch, opts, self.rate(opts))
         if errors is not None:
-            self.replay_buffer.update_priorities(batch.indices, errors)
+            # Errors are returned for a batch of a prioritised buffer.
+            buffer: Any = self.replay_buffer
+            buffer.update_priorities(batch.indices, errors)
 
     @classmethod
     def build(

@@ -36,7 +36,7 @@ def storage_of(trainer: Trainer, request: Request) -> Storage:
     if not isinstance(storage, Storage):
         raise ConfigError(
             f"set_storage was given a {type(storage).__name__}; give it a storage, as"
-            " ludus.store.places.open_storage(path) makes one"
+            " ludus.open_storage(path) makes one"
         )
     return storage
 

@@ -45,7 +45,7 @@ class Session:
         if not isinstance(config, TrainerConfig):
             raise ConfigError(
                 f"the config of {type(trainer).__name__} is a {type(config).__name__};"
-                " make it a subclass of ludus.config.base.TrainerConfig"
+                " make it a subclass of ludus.TrainerConfig"
             )
         self._trainer = trainer
         self._request = request

@@ -440,7 +440,7 @@ def test_a_trainer_of_the_bare_core_says_what_it_lacks_and_walks_in_memory_when_
         def parts(self) -> dict[str, Any]:
             return {}
 
-    with pytest.raises(LudusError, match=r"derive it from ludus\.session\.trainer\.Trainer"):
+    with pytest.raises(LudusError, match=r"derive it from ludus\.session\.Trainer"):
         Own(None).fit()
     result = Own(None).fit(runtime=InMemoryRuntime)
     assert (result.status, result.run_dir) == ("finished", None)

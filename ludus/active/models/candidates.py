@@ -56,7 +56,7 @@ class Candidates:
         for one in models:
             if not isinstance(one, Model | nn.Module) and hasattr(one, "predict_proba"):
                 raise ConfigError(
-                    f"a {type(one).__name__} is no model yet; give ludus.active.adapters.sklearn.Classifier("
+                    f"a {type(one).__name__} is no model yet; give ludus.active.Classifier("
                     "it, classes=...)"
                 )
             if not isinstance(one, Model | nn.Module):

@@ -47,11 +47,20 @@ class Modelled(BaseTrainer):
         training_config: Mapping[str, Any] | None = None,
         train_loader: object = None,
         val_loader: object = None,
-        **more: Any,
+        *,
+        model: object = None,
+        test_loader: object = None,
     ) -> None:
         """Take a complete config, or one model or several and a short training_config."""
         self.candidates = Candidates()
-        super().__init__(config, training_config, train_loader, val_loader, **more)
+        super().__init__(
+            config,
+            training_config,
+            train_loader,
+            val_loader,
+            model=model,
+            test_loader=test_loader,
+        )
         if training_config is not None:
             load_starting(block_of(training_config), self.candidates.given)
 

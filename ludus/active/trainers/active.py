@@ -60,9 +60,25 @@ class ActiveTrainer(Modelled):
 
     asked_once = ("oracle",)
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(
+        self,
+        config: object = None,
+        training_config: Mapping[str, Any] | None = None,
+        train_loader: object = None,
+        val_loader: object = None,
+        *,
+        model: object = None,
+        test_loader: object = None,
+    ) -> None:
         """Take a complete config, or one model or several and a short training_config."""
-        super().__init__(*args, **more)
+        super().__init__(
+            config,
+            training_config,
+            train_loader,
+            val_loader,
+            model=model,
+            test_loader=test_loader,
+        )
         self._function: Answer | None = None
         self._features_of: Of | None = None
 

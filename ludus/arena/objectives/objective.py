@@ -37,6 +37,7 @@ KEYS = {
     "advantage": ADVANTAGE,
     "value_target": VALUE_TARGET,
 }
+"""Where each tensor that a loss of TorchRL reads is in a rollout, for its `set_keys`."""
 
 
 class Objective(LossModule):

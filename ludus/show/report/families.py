@@ -24,7 +24,7 @@ class Section:
 
     title: str
     body: str
-    """HTML; recorded values appear in it only through `ludus.show.report.charts.text`."""
+    """HTML; recorded values appear in it only through `ludus.show.text`."""
     texts: Sequence[str] = ()
     """Names of the texts that it shows, so that the page does not repeat them."""
 

@@ -19,7 +19,10 @@ from ludus.supervised.trainer import BaseTrainer
 
 @register_trainer("supervised")
 class Trainer(BaseTrainer):
-    """Saves milestones as `<architecture>_<dataset>_<experiment>_epoch_<n>`."""
+    """Learns from labelled examples: the trainer of kind `supervised`.
+
+    It saves milestones as `<architecture>_<dataset>_<experiment>_epoch_<n>`.
+    """
 
     chkpt_dir: str | Path | None = None
     """A directory, or a URL, where the weights of milestones and of the best model (`..._best`) are written

@@ -8,9 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.config.registry import find
-from ludus.nn.learner import Learner
-from ludus.nn.optimizer import Sgd
+from ludus.config import find
+from ludus.nn import Learner, Sgd
 from ludus.seeds import derive, forked
 
 PLAYERS = ("first", "second")

@@ -12,9 +12,8 @@ def scoreboard(
     last: Annotated[bool, typer.Option("--last", help="Only the last prize.")] = False,
 ) -> None:
     """Print what prizes a run of duels has given."""
-    from ludus.show.terminal import say
-    from ludus.store.directory import found_run
-    from ludus.store.journal import Journal
+    from ludus.show import say
+    from ludus.store import Journal, found_run
 
     prizes = Journal(found_run(run), "prizes")
     told = [f"{bout}:{(prizes.get(bout) or {})['likes']}" for bout in prizes.keys()]  # noqa: SIM118

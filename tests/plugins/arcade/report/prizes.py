@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.show.report.charts import Line, line_chart
-from ludus.show.report.families import Section
-from ludus.show.report.files import ReportedRun
-from ludus.store.directory import found_run
-from ludus.store.journal import Journal
+from ludus.show import Line, ReportedRun, Section, line_chart
+from ludus.store import Journal, found_run
 
 
 def prizes(runs: Sequence[ReportedRun]) -> Section | None:

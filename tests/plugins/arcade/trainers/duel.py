@@ -9,13 +9,10 @@ import torch
 from pydantic import SerializeAsAny
 
 import ludus
-from ludus.config.base import Positive, Settings
-from ludus.config.registry import find
-from ludus.config.sections import registered
+from ludus.config import Positive, Settings, find, registered
 from ludus.core import Every, Observer, Repeat, Run, Stage
 from ludus.seeds import generator
-from ludus.session.logger import WriteLog
-from ludus.session.trainer import Trainer
+from ludus.session import Trainer, WriteLog
 
 from ..players import PLAYERS, DuelJob, make_players, preferences, step
 
