@@ -44,6 +44,8 @@ def choose_folder() -> None:
 
 
 choose_folder()
+# What collecting makes stays, so looking for garbage in it would find none.
+gc.disable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -52,6 +54,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     # What was imported and collected stays: the garbage collector need not go through it for every test.
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def modules_in(folder: str) -> dict[str, ModuleType]:
