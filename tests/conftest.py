@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 _OF_OTHERS = {"resource_tracker", "compile_worker"}
 IN_MEMORY = Path("/dev/shm")
 ENOUGH_BYTES = 4 << 30
+MANY_MODULES, MANY_TESTS = 50, 200
+_frozen = {"modules": 0, "tests": 0}
 
 
 def choose_folder() -> None:
@@ -44,14 +46,29 @@ def choose_folder() -> None:
 
 
 choose_folder()
+# What collecting makes stays, so looking for garbage in it would find none.
+gc.disable()
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Undo what the import of TorchRL by tests does to all processes that anybody starts."""
     multiprocessing.set_start_method(None, force=True)
-    # What was imported and collected stays: the garbage collector need not go through it for every test.
+    freeze()
+    gc.enable()
+
+
+def freeze() -> None:
+    """Let the garbage collector leave alone what is there: it would go through it for every other test."""
     gc.collect()
     gc.freeze()
+    _frozen.update(modules=len(sys.modules), tests=0)
+
+
+def pytest_runtest_logfinish() -> None:
+    """Freeze what tests leave: the modules of the compiler, and what it keeps, are millions of objects."""
+    _frozen["tests"] += 1
+    if len(sys.modules) - _frozen["modules"] >= MANY_MODULES or _frozen["tests"] >= MANY_TESTS:
+        freeze()
 
 
 def modules_in(folder: str) -> dict[str, ModuleType]:
@@ -82,6 +99,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setattr(tempfile, "tempdir", None)
         yield
     object_store.stop_all()
+    gc.unfreeze()
     # A trainer that a test has killed in this process is garbage, and so are its loaders with their workers.
     gc.collect()
     children = [child.cmdline() for child in psutil.Process().children(recursive=True)]

@@ -6,7 +6,7 @@ import functools
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ludus.core.errors import LudusError
 from ludus.core.run import Observer, Run, Stateful
@@ -22,6 +22,10 @@ from ludus.testing.recorder import listen
 from ludus.testing.undeclared import UndeclaredState
 
 Make = Callable[[], Trainer]
+Level = Literal["light", "whole"]
+# Parts that a session adds, and what the suite itself listens with.
+_NOT_THE_TRAINERS = ("run", "logger", "random", "callback.recorder")
+_FEWEST_BOUNDARIES = 4
 
 
 class Killed(BaseException):
@@ -117,19 +121,26 @@ def check_kill_anywhere(make: Make, root: str | Path, *, max_kills: int = 12) ->
     total = count_boundaries(below(root, "unbroken"))
     instants = sorted({1 + index * total // max_kills for index in range(max_kills)} | {total})
     for instant in instants:
-        name = f"killed-{instant}"
-        assert run_trainer(make, root, name, kill_at=instant) is None, f"{name} was not killed"
-        result = run_trainer(make, root, name)
-        assert result is not None, f"{name} was killed twice"
-        assert result.status in ("finished", "stopped"), result
-        found = ending_of(below(root, name))
-        assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
-        if found != unbroken:
-            told = "; ".join(differences(below(root, "unbroken"), below(root, name)))
-            raise AssertionError(
-                f"killed at boundary {instant} of {total}: other bytes at the end: {told}"
-            )
-        _check_witness(below(root, name), below(root, "unbroken"))
+        _check_killed_at(instant, make, root, unbroken=unbroken, total=total)
+
+
+def _check_killed_at(
+    instant: int, make: Make, root: str | Path, *, unbroken: Ending, total: int
+) -> None:
+    """Kill a run at one boundary, resume it, and compare with the unbroken one."""
+    name = f"killed-{instant}"
+    assert run_trainer(make, root, name, kill_at=instant) is None, f"{name} was not killed"
+    result = run_trainer(make, root, name)
+    assert result is not None, f"{name} was killed twice"
+    assert result.status in ("finished", "stopped"), result
+    found = ending_of(below(root, name))
+    assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
+    if found != unbroken:
+        told = "; ".join(differences(below(root, "unbroken"), below(root, name)))
+        raise AssertionError(
+            f"killed at boundary {instant} of {total}: other bytes at the end: {told}"
+        )
+    _check_witness(below(root, name), below(root, "unbroken"))
 
 
 def check_effects_once(begin: Callable[[], tuple[Make, Sequence[str]]], root: Path) -> None:
@@ -236,15 +247,18 @@ def _differs_without(
     return result is not None and ending_of(root / name) != unbroken
 
 
-def check_all_state_is_declared(make: Make, root: Path) -> None:
-    """Fail on any attribute of the trainer that changes between boundaries and is in no part."""
+def check_all_state_is_declared(make: Make, root: Path, *, name: str = "watched") -> None:
+    """Fail on any attribute of the trainer that changes between boundaries and is in no part.
+
+    `name` is that of the run that is watched, which nobody kills.
+    """
     watchers: list[UndeclaredState] = []
 
     def watch(trainer: Trainer) -> Observer:
         watchers.append(UndeclaredState(trainer))
         return watchers[-1]
 
-    run_trainer(make, root, "watched", watch=watch)
+    run_trainer(make, root, name, watch=watch)
     found = watchers[0].found()
     assert not found, f"these change during a run but belong to no part: {', '.join(found)}"
 
@@ -255,9 +269,52 @@ def check_trainer(
     *,
     inert: Sequence[str] = (),
     refusals: Mapping[str, str] | None = None,
+    level: Level = "whole",
 ) -> None:
-    """Check the whole contract."""
+    """Check the contract of a trainer: exact after kills, every part needed, no state undeclared.
+
+    The whole contract makes about 45 runs, and up to 7 more for each part:
+
+    kills       13 runs killed at boundaries spread over the run and resumed
+    chain       one run killed 10 times
+    controls    each part left out on resume, at up to 7 boundaries, until the end differs
+    state       one run, watched for attributes that change and are in no part
+
+    So give it a run of about a second: a small network, 30 to 100 boundaries, `every_stages` between 2
+    and 5 so that a kill loses something, every periodic stage at least three times.
+
+    A run with an `AsyncEvaluator` starts a process, which takes seconds whatever the config says. For
+    such a trainer, and where the suite runs at every change, `level="light"` makes 8 runs: one is killed in
+    the middle, one is killed twice, and parts are left out in the middle until one shows.
+
+    `inert` and `refusals` are those of `check_negative_controls`.
+    """
+    if level == "light":
+        _check_lightly(make, root, inert=inert, refusals=refusals or {})
+        return
     check_kill_anywhere(make, root)
     check_kill_chain(make, root)
     check_negative_controls(make, root, inert=inert, refusals=refusals)
     check_all_state_is_declared(make, root)
+
+
+def _check_lightly(
+    make: Make, root: Path, *, inert: Sequence[str], refusals: Mapping[str, str]
+) -> None:
+    """Check one kill, one chain, one negative control and that all state is declared."""
+    check_all_state_is_declared(make, root, name="unbroken")
+    unbroken, total = ending_of(root / "unbroken"), count_boundaries(root / "unbroken")
+    assert total >= _FEWEST_BOUNDARIES, (
+        f"the run passes {total} boundaries, too few to be killed between; give it at least"
+        f" {_FEWEST_BOUNDARIES}"
+    )
+    middle = total // 2
+    _check_killed_at(middle, make, root, unbroken=unbroken, total=total)
+    check_kill_chain(make, root, max_kills=2)
+    storage = open_storage(root / "unbroken")
+    state = checkpoint.read(storage, checkpoint.numbers(storage)[-1]).state
+    parts = [part for part in state if part not in (*_NOT_THE_TRAINERS, *inert)]
+    assert any(
+        _differs_without(make, root, part, middle, unbroken, [], refusal=refusals.get(part))
+        for part in parts
+    ), f"leaving out any of {', '.join(parts)} changes nothing: are they parts at all?"

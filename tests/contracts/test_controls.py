@@ -109,21 +109,36 @@ def test_a_part_without_which_the_run_ends_alike_is_found(changes: bool, tmp_pat
         trainers.check_negative_controls(make_spare, tmp_path)
 
 
-def test_parts_are_left_out_of_copies_of_one_killed_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kills: list[int | None] = []
+@pytest.fixture
+def kills(monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
+    """Return a list to which each run adds the boundary at which it is killed, None for none."""
+    found: list[int | None] = []
     run = trainers.run_trainer
 
     def counted(*args: Any, **options: Any) -> Any:
-        kills.append(options.get("kill_at"))
+        found.append(options.get("kill_at"))
         return run(*args, **options)
 
     monkeypatch.setattr(trainers, "run_trainer", counted)
+    return found
+
+
+def test_parts_are_left_out_of_copies_of_one_killed_run(
+    tmp_path: Path, kills: list[int | None]
+) -> None:
     trainers.check_negative_controls(make(), tmp_path)
     killed = [instant for instant in kills if instant is not None]
     assert killed
     assert len(killed) == len(set(killed))
+
+
+def test_the_light_level_is_one_kill_one_chain_and_one_control(
+    tmp_path: Path, kills: list[int | None]
+) -> None:
+    trainers.check_trainer(make(), tmp_path, level="light")
+    total = trainers.count_boundaries(tmp_path / "unbroken")
+    chain = [total // 3, total * 2 // 3, None]
+    assert kills == [None, total // 2, None, *chain, total // 2, None]
 
 
 class Late(Controlled):
@@ -136,6 +151,48 @@ class Late(Controlled):
     def look(self, run: Run) -> None:
         if run.counters["opt_steps"] == 4:
             self.box.found_late = 4
+
+
+class Unsaved(Controlled):
+    """What steers its work is in a part that it does not list."""
+
+    derived = ("drawn",)
+
+    def prepare(self, *, max_steps: int | None) -> None:
+        super().prepare(max_steps=max_steps)
+        self.drawn = 0
+
+    def look(self, run: Run) -> None:
+        self.drawn += 1
+        self.work.done += str(self.drawn)
+
+
+class Short(Controlled):
+    def plan(self) -> Repeat:
+        return Repeat(name="train", times=1, body=(self.stage("train_step"),))
+
+
+@pytest.mark.parametrize(
+    ("kind", "inert", "told"),
+    [
+        (Unsaved, (), "other bytes at the end"),
+        (Late, (), "found_late"),
+        (Controlled, ("work",), "leaving out any of write_log changes nothing"),
+        (Short, (), "too few to be killed between; give it at least 4"),
+    ],
+)
+def test_the_light_level_finds(
+    kind: type[Controlled], inert: tuple[str, ...], told: str, tmp_path: Path
+) -> None:
+    with pytest.raises(AssertionError, match=told):
+        trainers.check_trainer(make(kind), tmp_path, inert=inert, level="light")
+
+
+def test_the_light_level_knows_an_expected_refusal(tmp_path: Path) -> None:
+    expected = {"work": "was not done"}
+    trainers.check_trainer(make(Refusing), tmp_path / "a", refusals=expected, level="light")
+    with pytest.raises(AssertionError, match="not the refusal expected: the work was not done"):
+        trainers.check_trainer(make(Refusing), tmp_path / "b", level="light")
 
 
 def test_an_attribute_that_appears_during_the_run_is_found(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from ludus.config.base import validate
 from ludus.config.migrations import VERSION
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.testing.trainers import check_kill_anywhere
+from ludus.testing.trainers import check_kill_anywhere, check_trainer
 
 pytestmark = pytest.mark.usefixtures("warm_children")
 
@@ -70,6 +70,10 @@ def test_it_keeps_the_best_weights_of_each_role_as_of_their_launch(
 
 def test_killed_anywhere_it_ends_as_if_never_killed(tag: Any, tmp_path: Path) -> None:
     check_kill_anywhere(lambda: make(tag, 3), tmp_path, max_kills=1)
+
+
+def test_it_keeps_the_light_contract(tag: Any, tmp_path: Path) -> None:
+    check_trainer(lambda: make(tag, 4), tmp_path, level="light")
 
 
 def test_a_worker_that_was_not_given_the_plugin_is_refused_before_work(

@@ -72,10 +72,17 @@ def _traced_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 
-def test_a_compiled_network_of_a_users_own_ends_with_the_same_bytes_wherever_it_is_killed(
+def test_a_compiled_network_of_a_users_own_that_is_killed_twice_ends_with_the_same_bytes(
     tmp_path: Path,
 ) -> None:
     # By the real compiler, so for one shape; several shapes are below.
+    trainers.check_kill_chain(lambda: make(drop_last=True), tmp_path, max_kills=2)
+
+
+@pytest.mark.slow
+def test_a_compiled_network_of_a_users_own_ends_with_the_same_bytes_wherever_it_is_killed(
+    tmp_path: Path,
+) -> None:
     trainers.check_kill_anywhere(lambda: make(drop_last=True), tmp_path, max_kills=2)
 
 
