@@ -24,7 +24,7 @@ check: $(READY)  ## Lint and types.
 test: check  ## Everything that CI runs.
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
-faults: $(READY)  ## The long campaigns: kills at random instants; chains and negative controls of every kind of trainer.
+faults: $(READY)  ## The long campaigns: kills at random instants, in chains, with negative controls, for the kinds that `make test` leaves out.
 	$(BIN)/python -m pytest -m slow -n 0 -s
 
 mutants: $(READY)  ## Break lines on purpose and see a test fail for each.
