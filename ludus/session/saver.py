@@ -119,7 +119,7 @@ class Saver:
         is_due = self._is_due(run)
         if is_last or run.decide(is_due):
             self.save(run)
-        elif self._models and self._background.is_idle and not self._has_failed:
+        elif self._has_models_to_write() and self._is_owned():
             self._background.start(self._write_models)
         if is_last:
             self._finish(run)
@@ -134,12 +134,7 @@ class Saver:
 
     def save(self, run: Run) -> None:
         """Snapshot the state now and write it in the background."""
-        try:
-            self._storage.check_owned()
-        except StorageError as error:
-            # A lost connection may be back when the next save is due.
-            self._background.wait()
-            self._background.errors.append(error)
+        if not self._is_owned():
             self._last_save = time.monotonic()
             return
         self._background.wait()
@@ -178,6 +173,20 @@ class Saver:
             checkpoint.collect(self._storage, keep_last=self._settings.keep_last)
 
         self._background.start(write)
+
+    def _has_models_to_write(self) -> bool:
+        return bool(self._models) and self._background.is_idle and not self._has_failed
+
+    def _is_owned(self) -> bool:
+        """Return whether the directory is still this run's; raise RunTaken where another has it."""
+        try:
+            self._storage.check_owned()
+        except StorageError as error:
+            # A lost connection may be back when the next save is due.
+            self._background.wait()
+            self._background.errors.append(error)
+            return False
+        return True
 
     def _is_kept(self, name: str, copy: str) -> bool:
         """Return whether a model named by the state is on disk; if not, the next save reports it."""

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.games.dqn import base as fused_dqn
 from ludus.games.dqn import role as role_module
+from ludus.games.dqn import trainer as fused_dqn
 from ludus.games.players.choose_last import ChooseLast
 from ludus.games.players.random import Random
 from ludus.nn.engines.tape import Taped
