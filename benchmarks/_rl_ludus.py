@@ -50,20 +50,24 @@ class Window:
 def ludus_rate(kind: str, num_envs: int, engine: str, precision: str) -> float:
     """Return the env steps a second of the work of this kind and number of envs."""
     work = next(w for w in WORKS.values() if (w.kind, w.num_envs) == (kind, num_envs))
-    config = ludus.example(kind).replace(
-        **SETTINGS,
-        **changes_of(work),
-        engine=engine,
-        precision={"fp32": "float32", "bf16": "bfloat16"}[precision],
-        num_envs=num_envs,
-        **{"env.id": work.env_id},
-    )
-    trainer = ludus.build_trainer(config)
+    trainer = ludus.build_trainer(config_of(work, engine, precision))
     window = Window(work)
     trainer.add(window)
     trainer.fit(name="bench")
     assert torch.get_num_threads() == 1, torch.get_num_threads()
     return window.rate()
+
+
+def config_of(work: Work, engine: str, precision: str) -> Any:
+    """Return the config of a work."""
+    return ludus.example(work.kind).replace(
+        **SETTINGS,
+        **changes_of(work),
+        engine=engine,
+        precision={"fp32": "float32", "bf16": "bfloat16"}[precision],
+        num_envs=work.num_envs,
+        **{"env.id": work.env_id},
+    )
 
 
 def changes_of(work: Work) -> dict[str, Any]:
@@ -93,7 +97,7 @@ def _dqn(work: Work) -> dict[str, Any]:
         "optimizer.learning_rate": config.learning_rate,
         "replay.capacity": config.buffer_size,
         "batch_size": config.batch_size,
-        "target": {"every_opt_steps": config.updates_per_target_copy, "share": 1.0},
+        "target": {"sync_every_opt_steps": config.updates_per_target_copy, "tau": 1.0},
         "double": False,
         "dueling": False,
         "exploration": {
@@ -138,5 +142,5 @@ def _sac(work: Work) -> dict[str, Any]:
         "optimizer.learning_rate": config.learning_rate,
         "replay.capacity": config.buffer_size,
         "batch_size": config.batch_size,
-        "target": {"every_opt_steps": 1, "share": config.tau},
+        "target": {"sync_every_opt_steps": 1, "tau": config.tau},
     }

@@ -8,9 +8,19 @@ import pytest
 import torch
 
 import ludus
+from benchmarks import (
+    _arena_work,
+    _games_dqn,
+    _learning_ludus,
+    _real_ludus,
+    _real_work,
+    _rl_ludus,
+)
 from benchmarks._active_ludus import STRATEGIES, config_of
 from benchmarks._active_peers import Plain
 from benchmarks._active_tables import TABLES, accuracy, first_rows, pool_and_test
+from benchmarks._learning_tasks import TASKS
+from benchmarks._rl_work import WORKS
 from benchmarks.active_learning import labels_to, rows_of
 from ludus.core.runtime import InMemoryRuntime
 
@@ -80,3 +90,16 @@ def test_the_plain_loop_begins_each_fit_anew() -> None:
     again = plain.says(inputs[:10])
     assert (first[0] == again[0]).all()
     assert first[1].shape == (10, 128)
+
+
+def test_the_configs_of_the_benchmarks_are_valid() -> None:
+    """They are built of keys that nothing else reads, so a renamed key would show when they are run."""
+    for work in WORKS.values():
+        assert _rl_ludus.config_of(work, "tape", "fp32").kind == work.kind
+    assert _games_dqn.config(torch.device("cpu"), 100, "float32", 2).kind == "fused_dqn"
+    assert _arena_work.config_of(16, "cpu").kind == "vanilla_ppo"
+    for name in _real_work.WORKS["cpu"]:
+        assert _real_ludus.make_trainer(name, "cpu", "eager").config.engine == "eager"
+    for task, name in _learning_ludus.CONFIGS.items():
+        config = ludus.example(name).replace(**{"evaluation.target": None})
+        config.replace(**_learning_ludus._length(config, TASKS[task]))
