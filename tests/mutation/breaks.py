@@ -145,6 +145,8 @@ _RL_AGENTS = [
     ("ludus/nn/update.py", "if self._numbers is None or given != self._last_numbers:",
      "if self._numbers is None:"),
     ("ludus/core/intervals.py", "or (evaluate_every > 0 and is_last(run))", ""),
+    ("ludus/session/saver.py", "elif self._has_models_to_write() and self._is_owned():",
+     "elif self._has_models_to_write():"),
     (_ESTIMATE, "rollout.terminated.to(self._device), ends_TN.to(self._device),",
      "ends_TN.to(self._device), ends_TN.to(self._device),"),
     (_ESTIMATE, "gamma=self._config.gamma, lam=self._config.gae_lambda",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ludus.config.base import CheckpointSettings
-from ludus.core.errors import CheckpointError, LudusError, StorageError
+from ludus.core.errors import CheckpointError, LudusError, RunTaken, StorageError
 from ludus.core.run import Run
 from ludus.session.saver import Saver
 from ludus.store import checkpoint
@@ -299,3 +299,17 @@ def test_whether_a_checkpoint_is_due_is_decided_by_all(tmp_path: Path) -> None:
     assert bench.saved() == [1], "another process wanted it"
     bench.step(opt_steps=10)
     assert bench.saved() == [1], "another process did not"
+
+
+def test_a_model_is_not_written_to_a_directory_that_another_run_has_taken(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken() -> None:
+        raise RunTaken("the LOCK was replaced")
+
+    monkeypatch.setattr(bench.storage, "check_owned", taken)
+    bench.saver.keep_model("models/m", weights(1.0), {})
+    with pytest.raises(RunTaken, match="was replaced"):
+        bench.step()
+    bench.saver.wait()
+    assert bench.storage.names("models") == []
