@@ -123,8 +123,7 @@ def arch_problems(net_arch: Sequence[Layer]) -> Iterator[str]:
 
 
 def _flat(net_arch: Sequence[Layer], place: str) -> Iterator[tuple[str, int | str]]:
-    """Yield every element in order, with its position; repeated elements are yielded once per repetition.
-    """
+    """Yield every element in order, with its position; repeated elements are yielded once per repetition."""
     for index, element in enumerate(net_arch):
         here = f"{place}.{index}"
         if isinstance(element, Repeated):

@@ -42,8 +42,7 @@ class ValuesMoves(Protocol):
 
 
 def make_player(section: StrictConfig, game: FusedGame, role: str) -> Player:
-    """Return the scripted player of this section for one role of a game; raise if it cannot play that role.
-    """
+    """Return the scripted player of this section for one role of a game, which must be able to play it."""
     game.check_role(role)
     kind: str = section.kind  # type: ignore[attr-defined]
     player: Player = find("player", kind)(section, game, role)
@@ -168,8 +167,7 @@ class LeftAlone:
 
 
 def num_moves(game: FusedGame, role: str, *, who: str) -> int:
-    """Return the number of moves of a role; raise ConfigError, naming `who`, for a continuous action space.
-    """
+    """Return the number of moves of a role; raise ConfigError, naming `who`, where actions are continuous."""
     what = game.actions(role)
     if not isinstance(what, Moves):
         raise ConfigError(

@@ -122,8 +122,7 @@ def game_tree(
 
 
 def _seat(game: FusedGame, role: str, given: AnyPlayer) -> Player:
-    """Return the player of a role; raise ConfigError for one whose move depends on more than the position.
-    """
+    """Return the player of a role; raise ConfigError for one whose move depends on more than the position."""
     game.check_role(role)
     player = seated(given, game, role)
     if hasattr(player, "begin"):
