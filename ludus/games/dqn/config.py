@@ -71,7 +71,7 @@ class RoleConfig(StrictConfig):
     sync_target_every_rounds: Positive
     """Update the target network every so many rounds."""
     tau: PositiveShare
-    """The rate of the target network's soft update; 1 copies the online network."""
+    """How far the target network moves towards the online network (soft update); 1 copies it."""
     gamma: Share
     """The discount factor, per turn of the role."""
     replay_capacity: Positive
@@ -119,7 +119,7 @@ class FusedDqnConfig(TrainerConfig):
     agent: RoleConfig | None
     """How the agent learns; null: it is not trained."""
     opponent: PlayerSection | Literal["given"] | None
-    """The player of the role that is not trained: a scripted player, or `given` by a script as host_net or
+    """Who plays the role that is not trained: a scripted player, or `given` by a script as host_net or
     agent_net; null where both are trained.
     """
     huber: PositiveFloat | None

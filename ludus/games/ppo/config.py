@@ -130,7 +130,7 @@ class FusedPpoConfig(TrainerConfig):
     gae_lambda: Share
     """The lambda of GAE: 0 looks one turn ahead, 1 to the end of the game."""
     clip: PositiveFloat
-    """The clip range of the PPO probability ratio, as a distance from 1."""
+    """The PPO clip range: how far one round may move the probability ratio from 1."""
     value_clip: PositiveFloat | None
     """The clip range of a value around the one before the updates; null does not clip."""
     value_coef: NonNegativeFloat
