@@ -1,6 +1,6 @@
-"""Agents that meet under a protocol: they exchange messages about a datum, and one of them decides.
+"""Agents under a protocol: they exchange messages about a datum, and a verifier decides.
 
-Names are imported when first used.
+Names are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a trainer of the arena can do with saved weights: evaluate them, and tell what the agents say."""
+"""Abilities of an arena trainer: evaluate saved weights, and show the messages of the agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.seeds import derive, forked
 
 
 class Abilities:
-    """The methods that `ludus eval` and `play` look for, and those that keep the best model."""
+    """Methods for `ludus eval` and `play`, and those that keep the best model."""
 
     config: RlHyperParameters
     judge: Judge
@@ -24,11 +24,11 @@ class Abilities:
     agents: CombinedAgents
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and place of the best agents so far."""
+        """Return metric, score and path of the best agents so far."""
         return self.judge.best if hasattr(self, "judge") else None
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best agents: their weights are lost, or in another run's directory."""
+        """Drop the best agents: their weights are lost, or in another run's directory."""
         self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -38,28 +38,29 @@ class Abilities:
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the statistics of kept weights on test data, by which nothing was chosen.
+        """Return the statistics of saved weights on held-out test data.
 
-        `episodes` is in how many; None: in as many as the run's own test has, or in one iteration of them.
+        `episodes` is their number; None: as many as the run's own test has, or one iteration of them.
         """
         size = self.evaluation.instance.test_environment.num_envs
         count = max(1, self.config.rl.num_test_iterations)
         count = count if episodes is None else -(-episodes // size)
         name = "test" if seed is None else f"test {seed}"
-        # Iterations that no run comes to, so that another seed means other episodes and data in other order.
+        # Iterations that no run reaches, so that another seed gives other episodes and another order of the
+        # data.
         first = 0 if seed is None else 2**20 + derive(seed, "arena/test/first") % 2**20
         with self._spared(weights):
             found = self.evaluation.test(None, count, name=name, first=first, episodes=episodes)
         return {f"eval/{key}": value for key, value in found.items()}
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
-        """Return one test episode of kept weights, message by message."""
+        """Return one test episode of saved weights, message by message."""
         with self._spared(weights):
             return told(self.agents, self.evaluation, index)
 
     @contextlib.contextmanager
     def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
-        """Let the block play with these weights; it leaves no trace in the agents or any generator."""
+        """Load these weights inside the block; agents and generators are restored after it."""
         with AgentWeights(self.agents).swapped_weights(weights):
             with forked(derive(self.config.seed, "arena/played")):
                 yield

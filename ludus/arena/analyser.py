@@ -1,6 +1,6 @@
-"""An analyser reads rollouts and returns numbers that are logged; it changes nothing.
+"""Analyser: computes metrics of rollouts for the log, without side effects.
 
-Adding one is one file of `analysers/`, or a class of a plugin's, registered as a kind of `analyser`.
+A new one is one file of `analysers/`, or a class of a plugin, registered as a kind of `analyser`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AnalyserSection = Annotated[SerializeAsAny[StrictConfig], registered("analyser")
 
 
 class Analyser(ABC):
-    """Base of analysers, which measure rollouts; derive it, and register it."""
+    """Base class of analysers, which measure rollouts; derive it, and register it."""
 
     Config: ClassVar[type[StrictConfig]]
 
@@ -36,14 +36,14 @@ class Analyser(ABC):
     def analyse(
         self, rollouts: TensorDictBase, environment: Environment
     ) -> Mapping[str, Tensor | float]:
-        """Return numbers by name, as tensors of no dimension, without waiting for the device.
+        """Return metrics by name, as 0-dimensional tensors, without waiting for the device.
 
         The names are the same each time: they are columns of the record.
         """
 
 
 class Watched:
-    """All statistics of the rollouts of a run: those of every run, and what its analysers say."""
+    """All statistics of the rollouts of a run: the standard ones, and those of its analysers."""
 
     def __init__(self, sections: Sequence[StrictConfig]) -> None:
         kinds = [kind_of(section) for section in sections]
@@ -70,7 +70,7 @@ class Watched:
         return found
 
     def _check_names(self, kind: str, names: set[str]) -> None:
-        """Raise LudusError where an analyser returns other names than it did at first."""
+        """Raise LudusError where an analyser returns other names than at first."""
         first = self._names.setdefault(kind, names)
         if odd := sorted(map(str, first ^ names)):
             raise LudusError(

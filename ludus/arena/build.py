@@ -1,9 +1,9 @@
-"""From parameters to a scenario instance: datasets, agents and environments, each with a seed of its own.
+"""Build a scenario instance from parameters: datasets, agents and environments, each with its own seed.
 
 HyperParameters -> Scenario      -> datasets
                 -> ProtocolHandler
-                -> each agent, seeded by its name, with the heads that `trainer_type` asks for
-                -> CombinedAgents -> environments for training, judging and testing
+                -> each agent, seeded by its name, with the heads that `trainer_type` needs
+                -> CombinedAgents -> environments for training, evaluation and testing
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ def build_scenario_instance(
 ) -> ScenarioInstance:
     """Return everything that a trainer needs of an experiment, as its parameters describe it.
 
-    What is not given follows from them: the device from `settings`, theirs unless given; the type of the
-    trainer from the class of their kind; `num_envs`, `num_steps` and `use_shared_body` from `rl`, and
-    `num_judged`, the episodes of an evaluation, from `evaluation`.
+    Defaults follow from them: the device from `settings`, theirs unless given; the type of the trainer from
+    the class of their kind; `num_envs`, `num_steps` and `use_shared_body` from `rl`, and `num_judged`, the
+    episodes of an evaluation, from `evaluation`.
     """
     rl, evaluation = getattr(params, "rl", None), getattr(params, "evaluation", None)
     if device is None:
@@ -110,10 +110,10 @@ def make_agents(
 ) -> dict[str, Agent]:
     """Return the agents by name, in the order of the protocol.
 
-    The weights of each depend on the seed and its name alone: another agent beside it changes nothing.
+    The weights of each depend on the seed and its name alone: adding another agent changes nothing.
     """
     members: dict[str, Agent] = {}
-    # Those that share another's body come last, when it is there.
+    # Agents that share another's body are built last, when that body exists.
     for name in sorted(handler.agent_names, key=lambda one: _lender(params, one) is not None):
         section, lender = params.agents[name], _lender(params, name)
         check_trainer_type(find("arena_agent", section.kind), section.kind, trainer_type)

@@ -1,4 +1,4 @@
-"""What the arena adds to the words of the library."""
+"""Registrations of the arena: its kinds and config migrations."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ludus.config.migrations import has_keys, rename_keys, sections_of
 
 
 def _to_3(data: dict[str, Any]) -> dict[str, Any]:
-    """Give each key that version 3 added the value that version 2 behaved by."""
+    """Add each key of version 3, with the value that version 2 behaved by."""
     for section in sections_of(data):
-        # A debate and mnip are protocols by themselves, or the base of another.
+        # A debate and mnip are separate protocols, or the base of another.
         if section.get("kind") == "debate" and has_keys(section, "sequential", "prover_reward"):
             section.setdefault("verifier_first", False)
             section.setdefault("prover0_first", True if section["sequential"] else None)
@@ -31,7 +31,7 @@ _LOSS = {"critic_coef": "value_coef", "clip_epsilon": "clip", "clip_value": "val
 
 
 def _to_5(data: dict[str, Any]) -> dict[str, Any]:
-    """Give keys the names of version 5."""
+    """Rename keys to those of version 5."""
     if not has_keys(data, "max_iterations", "agents", "evaluation", *_TOP):
         return data
     for name in ("ppo", "reinforce", "spg"):

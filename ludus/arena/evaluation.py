@@ -1,4 +1,4 @@
-"""Judge agents by episodes about data they do not learn from, and test them on data that judge nothing."""
+"""Evaluate agents on validation data, and test them on held-out data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Evaluation:
 
     @property
     def metric(self) -> str:
-        """What the agents are judged by."""
+        """The metric by which agents are compared."""
         is_decided = isinstance(self.instance.train_environment, MessageEnvironment)
         return "accuracy" if is_decided else "return"
 
@@ -48,7 +48,7 @@ class Evaluation:
         )
 
     def validate(self, run: Run | None = None) -> dict[str, float]:
-        """Return the statistics of the episodes that choose the best model."""
+        """Return the statistics of the episodes that select the best model."""
         environment = self.instance.validation_environment
         return means(self.watched(self._played(environment, 0, "validation", run), environment))
 
@@ -61,16 +61,16 @@ class Evaluation:
         first: int = 0,
         episodes: int | None = None,
     ) -> dict[str, float]:
-        """Return the statistics of so many iterations of test episodes, from this one on, all together.
+        """Return the statistics of this many iterations of test episodes together, from this iteration on.
 
-        `episodes` counts only the first so many of them; None: all.
+        `episodes` counts only this many of the first; None: all.
         """
         environment, rollouts = self.instance.test_environment, []
         for index in range(first, first + count):
             rollouts.append(self._played(environment, index, name, run))
             step()
-        # Together, for a datum may come up in several iterations; cut when they are played, so that the first
-        # episodes are the same ones however many there are.
+        # Together, as a datum may occur in several iterations; cut after playing, so that the first
+        # episodes are the same however many there are.
         return means(self.watched(torch.cat(rollouts)[:episodes], environment))
 
     def _played(
@@ -89,7 +89,7 @@ class Evaluation:
         return rollouts
 
     def choose(self, name: str, index: int) -> Choose:
-        """Return how actions are chosen: the likeliest, or drawn from a generator of this name."""
+        """Return how actions are chosen: the most likely, or sampled by a generator of this name."""
         if self.config.evaluation.actions == "greedy":
             return lambda distribution: distribution.mode
         seed = derive(self.config.seed, f"arena/{name}/actions", index)

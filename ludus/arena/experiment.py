@@ -1,4 +1,4 @@
-"""The parameters that every experiment in the arena has, whether its agents meet or are alone."""
+"""The parameters shared by every experiment in the arena, with a protocol or solo."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ ExperimentSettings = Settings
 
 
 class SubParameters(StrictConfig):
-    """A section of parameters; derive it for those of a trainer of your own."""
+    """A section of parameters; derive it for those of your own trainer."""
 
 
 class JudgingParameters(EvaluationConfig):
-    """How often agents are judged while they train, and what ends the run."""
+    """The evaluation of agents while they train, and the condition that stops the run."""
 
     target: float | None
-    """Stop as soon as the score reaches this; null goes on."""
+    """Stop as soon as the score reaches this; null: never."""
 
 
 class ExperimentParameters(TrainerConfig):
-    """What every trainer of the arena is told."""
+    """The parameters of every trainer of the arena."""
 
     scenario: ScenarioSection
-    """What the agents speak about."""
+    """The scenario: the data that the agents speak about."""
     agents: dict[str, AgentSection]
     """Each agent, by name."""
     optimizer: OptimizerSection
-    """How weights move along the gradient."""
+    """The optimizer."""
     learning_rate_schedule: ScheduleSection
-    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
+    """The schedule of the learning rate over the optimization steps, relative to the optimizer's own rate."""
     max_grad_norm: PositiveFloat | None
     """Clip the gradient of all agents together to this norm; null does not clip."""
 
     @classmethod
     def like(cls, other: TrainerConfig, **changes: object) -> Self:
-        """Return these parameters with the keys that another config has too, and some given or changed.
+        """Return these parameters with the keys shared with another config, and some given or changed.
 
         A key is a name of this class, or a dotted path below one.
         """
@@ -64,9 +64,9 @@ class ExperimentParameters(TrainerConfig):
         return validate(cls, data, source="like")
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         yield from unused_settings(self.settings)
-        # Agents are held by name in one of these, so that weights have their agent's name.
+        # Agents are held in a ModuleDict, so that weights are named by agent.
         taken = nn.ModuleDict()
         for name in self.agents:
             if hasattr(taken, name):
@@ -76,12 +76,12 @@ class ExperimentParameters(TrainerConfig):
                 )
 
     def handler(self) -> ProtocolHandler:
-        """Return the rules under which the agents meet."""
+        """Return the protocol of the agents."""
         raise NotImplementedError
 
     @property
     def highest_rate(self) -> float:
-        """The largest learning rate that the schedule comes to."""
+        """The largest learning rate of the schedule."""
         return highest(self.learning_rate_schedule, self.optimizer.learning_rate)
 
     def learning(self, iteration: int) -> list[str]:
@@ -90,7 +90,7 @@ class ExperimentParameters(TrainerConfig):
         return [name for name, one in sections if one.update_schedule.is_learning(iteration)]
 
     def problems_of_bodies(self) -> Iterator[str]:
-        """Yield what is wrong with bodies that are to be shared."""
+        """Yield problems of shared bodies."""
         for name, section in self.agents.items():
             other = getattr(section, "shares_body_of", None)
             if other is None:
@@ -105,7 +105,7 @@ class ExperimentParameters(TrainerConfig):
                 yield f"{path}, but their bodies are described differently; make 'body' the same in both"
 
     def problems_of_learning(self, num_iterations: int) -> Iterator[str]:
-        """Yield that nobody learns, where that is so."""
+        """Yield a problem if no agent ever learns."""
         learn = {
             name: any(map(section.update_schedule.is_learning, range(num_iterations)))
             and not _is_still(section)

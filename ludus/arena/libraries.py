@@ -1,8 +1,8 @@
-"""The names of TorchRL and TensorDict that the arena uses, imported without their effect on the process.
+"""The names of TorchRL and TensorDict that the arena uses, imported without side effects on the process.
 
-TorchRL lets all processes of multiprocessing be spawned from its import on, the workers of anybody's
-DataLoader too. What a script has chosen, or not chosen, stays. Where the extra is not installed, whatever
-needs it is refused in one sentence.
+TorchRL sets the start method of multiprocessing to spawn on import, also for the workers of any DataLoader.
+Here the script's own setting is kept. Where the extra is not installed, using it raises a one-sentence
+error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class MissingExtraError(LudusError, ImportError):
 
 
 def missing(error: ModuleNotFoundError) -> MissingExtraError:
-    """Return the error that says what is missing, and how it is installed."""
+    """Return the error that names the missing package, and how it is installed."""
     package = (error.name or str(error)).partition(".")[0]
     return MissingExtraError(
         f"the arena needs {package}, which is not installed; install it with: pip install 'ludus[arena]'"
@@ -28,7 +28,7 @@ def missing(error: ModuleNotFoundError) -> MissingExtraError:
 
 @contextlib.contextmanager
 def start_method_kept() -> Iterator[None]:
-    """Let the block change how processes are started for itself alone."""
+    """Restore the start method of processes after the block."""
     before = multiprocessing.get_start_method(allow_none=True)
     try:
         yield

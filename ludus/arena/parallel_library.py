@@ -1,4 +1,5 @@
-"""The base class of PettingZoo's parallel envs, or one sentence where PettingZoo is not installed."""
+"""The base class of PettingZoo's parallel environments, or a clear error where PettingZoo is not
+installed."""
 
 from __future__ import annotations
 

@@ -48,56 +48,58 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class EvaluationParameters(JudgingParameters):
-    """How the agents are judged while they train, on data that they do not learn from."""
+    """The evaluation of the agents while they train, on data that they do not learn from."""
 
     rollouts: Positive
-    """How many episodes an evaluation has, about the first so many data kept for it."""
+    """The number of episodes of an evaluation, about as many of the first validation data."""
     actions: Literal["greedy", "sampled"]
-    """Judge agents by their likeliest actions, or by actions drawn as in training."""
+    """Evaluate the most likely actions (greedy), or actions drawn as in training (sampled)."""
 
 
 class RlParameters(SubParameters):
-    """What every RL trainer of the arena reads."""
+    """The parameters of every RL trainer of the arena."""
 
     rollouts_per_iteration: Positive
-    """How many envs play side by side in an iteration: an episode each, of a protocol that has rounds."""
+    """The number of parallel environments in an iteration: an episode each, for a protocol that
+    has rounds."""
     steps_per_env_per_iteration: Positive | None
-    """How many steps each env takes in an iteration, beginning anew where an episode ends; null where a
-    protocol's rounds say it."""
+    """The number of steps of each environment in an iteration, with a reset where an episode ends; null
+    where the protocol's rounds decide it.
+    """
     num_epochs: Positive
-    """How many times the updates go through the steps of an iteration."""
+    """The number of epochs over the steps of an iteration."""
     minibatch_size: Positive
-    """How many of these steps an update learns from."""
+    """The number of steps in a minibatch."""
     gamma: Share
-    """How much a reward one step later is worth."""
+    """The discount factor."""
     gae_lambda: Share
-    """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
+    """The lambda of GAE: 0 looks one step ahead, 1 to the end of the episode."""
     use_shared_body: bool
-    """Let policy and value of an agent look with one body; false gives each its own."""
+    """Share one body between policy and value of an agent; false gives each its own."""
     loss_critic_type: Literal["smooth_l1", "l2", "l1"] | None
-    """How far a value is from its target; null where no value is trained."""
+    """The loss between a value and its target; null where no value is trained."""
     num_test_iterations: Count
-    """How many iterations of episodes the agents are tested on when training is over; 0 means no test."""
+    """The number of iterations of test episodes after training; 0 means no test."""
 
     _num_iterations: int = PrivateAttr(0)
 
     @property
     def num_iterations(self) -> int:
-        """How many iterations the run trains: `max_iterations` of the file."""
+        """The number of training iterations: `max_iterations` of the file."""
         return self._num_iterations
 
 
 class HyperParameters(ExperimentParameters):
-    """Everything that specifies an experiment, for every trainer of the arena."""
+    """Everything that specifies an experiment, for every trainer of the arena with a protocol."""
 
     protocol: ProtocolSection
-    """Who speaks when, who decides, and what each gains."""
+    """The protocol: who speaks when, who decides, and the rewards."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         yield from super().problems()
         if list(self.scenario.problems()):
-            return  # told with the section itself
+            return  # reported with the section itself
         try:
             handler = self.handler()
         except LudusError as error:
@@ -123,15 +125,16 @@ class HyperParameters(ExperimentParameters):
 
 
 class RlHyperParameters(HyperParameters):
-    """What RL trainers of the arena read besides."""
+    """Further parameters of RL trainers of the arena."""
 
     max_iterations: Positive
-    """How many iterations the run trains, each of rollouts and the updates that follow them."""
+    """The number of training iterations, each of rollouts and the updates that follow them."""
     rl: RlParameters
     """Rollouts, advantages and updates."""
     engine: EngineKey
-    """What executes the update: auto chooses tape or graph by the device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python, compiled makes one function of it, which takes minutes to make."""
+    """The engine of the update: auto chooses tape or graph by the device, eager calls it, tape (the CPU)
+    and graph (CUDA) replay it without Python, compiled uses torch.compile, which takes minutes.
+    """
     log_every_iterations: Count
     """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
     keep_every_iterations: Count
@@ -139,11 +142,11 @@ class RlHyperParameters(HyperParameters):
     evaluate_every_iterations: Count
     """Evaluate every so many iterations, and after the last; 0 means never."""
     evaluation: EvaluationParameters
-    """How the agents are judged while they train."""
+    """How the agents are evaluated while they train."""
     pretraining: PretrainingParameters | None
-    """Let the bodies of agents learn alone first, to classify the data; null: they begin as they are."""
+    """Pretrain the bodies of agents to classify the data; null: no pretraining."""
     analysers: list[AnalyserSection]
-    """What else is computed of all rollouts and logged, each kind once; [] is nothing else."""
+    """Analysers of all rollouts, whose metrics are logged, each kind once; [] is none."""
 
     @model_validator(mode="after")
     def _tell_rl(self) -> RlHyperParameters:
@@ -151,7 +154,7 @@ class RlHyperParameters(HyperParameters):
         return self
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         before = list(super().problems())
         yield from before
         if before or list(self.scenario.problems()):
@@ -187,7 +190,7 @@ class RlHyperParameters(HyperParameters):
 
     @property
     def trains_values(self) -> bool:
-        """Whether the trainer's loss trains what agents expect to gain."""
+        """Whether the trainer's loss trains the value heads."""
         return True
 
     def _problems_of_values(self) -> Iterator[str]:
@@ -232,13 +235,14 @@ class RlHyperParameters(HyperParameters):
             )
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, with the value that means never."""
         keys = ("log_every_iterations", "keep_every_iterations")
         return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
 
     def with_length(self, max_steps: int) -> tuple[Self, list[str]]:
-        """Return the parameters of a run of at least so many optimisation steps, in whole iterations, and a
-        sentence for each key that had to change besides its length."""
+        """Return the parameters of a run of at least this many optimization steps, in whole iterations, and
+        a sentence for each other key that had to change.
+        """
         if max_steps < 1:
             raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
         count = -(-max_steps // self.opts_an_iteration)
@@ -254,7 +258,7 @@ class RlHyperParameters(HyperParameters):
 
     @property
     def frames_per_batch(self) -> int:
-        """How many steps of all envs an iteration has."""
+        """The number of steps of all environments in an iteration."""
         handler = self.handler()
         given = self.rl.steps_per_env_per_iteration
         steps = handler.max_message_rounds if handler.has_rounds else given or 0
@@ -262,12 +266,12 @@ class RlHyperParameters(HyperParameters):
 
     @property
     def opts_an_iteration(self) -> int:
-        """How many optimisation steps an iteration has."""
+        """The number of optimization steps per iteration."""
         return self.rl.num_epochs * (self.frames_per_batch // self.rl.minibatch_size)
 
     @property
     def run_opts(self) -> int:
-        """How many optimisation steps the run has."""
+        """The number of optimization steps of the run."""
         return self.max_iterations * self.opts_an_iteration
 
 

@@ -13,7 +13,7 @@ from ludus.core.intervals import Work, follow_ups
 def after_an_iteration(
     config: RlHyperParameters | SoloHyperParameters, *, evaluate: Work, record: Work, keep: Work
 ) -> tuple[Stage, ...]:
-    """Return the stages that follow an iteration, each as often as the config says."""
+    """Return the stages that follow an iteration, each at its interval of the config."""
     return follow_ups(
         "iteration",
         config.max_iterations,
@@ -41,7 +41,7 @@ def make_plan(
 ) -> Repeat:
     """Return the plan; `first` comes before all iterations, `then` after each.
 
-    `train_loop` is a loop that a script defines, one stage in the place of the iterations.
+    `train_loop` is a loop that a script defines, one stage in place of the iterations.
     """
     minibatch = Repeat(
         name="minibatch",

@@ -1,4 +1,4 @@
-"""What is tried before a run begins, so that mistakes in a loss module are sentences."""
+"""Checks before a run begins, so that mistakes in a loss module become clear errors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _MAKE_IT = "call loss_module.make_value_estimator(ValueEstimators.GAE, gamma=...
 def tried(
     agents: CombinedAgents, environment: Environment, *, seed: int, device: torch.device
 ) -> TensorDict:
-    """Return one iteration's episodes, which nobody learns from; empty statistics begin with them."""
+    """Return the episodes of one iteration, not used for learning; empty statistics are initialised by
+    them."""
     source = torch.Generator(device).manual_seed(derive(seed, "arena/tried"))
     with untouched(agents):
         rollouts = roll_out(
@@ -41,7 +42,7 @@ def tried(
 
 
 def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module, nn.Module | None]:
-    """Return the loss module and the estimator that a trainer makes, once they are seen to be that."""
+    """Return the loss module and the estimator that a trainer makes, after checking their types."""
     try:
         found = make()
     except Exception as error:
@@ -64,8 +65,8 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
         )
     loss_module, gae = found
     if hasattr(gae, "deactivate_vmap"):
-        # TorchRL's estimators ask the critic under vmap, which takes no network that draws random numbers,
-        # looks at a number or changes a buffer.
+        # TorchRL's estimators call the critic under vmap, which does not support networks that draw random
+        # numbers, read a value on the host or change a buffer.
         gae.deactivate_vmap = True
     for what, one in (("loss module", loss_module), ("advantage estimator", gae)):
         if not isinstance(one, nn.Module) and not (one is None and what != "loss module"):
@@ -83,12 +84,12 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
 
 @contextlib.contextmanager
 def checked_terms(loss_module: nn.Module, columns: Mapping[str, Tensor]) -> Iterator[None]:
-    """Say what a loss module is given, where it looks for something else."""
+    """Name the columns that a loss module is given, where it looks for another one."""
     keys = getattr(loss_module, "tensor_keys", None)
     for name in ("action", "sample_log_prob", "advantage", "value_target"):
         key = getattr(keys, name, None)
         path = key if isinstance(key, str) else SEPARATOR.join(key or ())
-        # What stands at its right place and is not there is not read: a loss without a critic, say.
+        # A default key that is missing is not read: by a loss without a critic, for example.
         if path and path not in columns and key != KEYS[name]:
             raise LudusError(
                 f"{type(loss_module).__name__} looks for {key!r}, which is not in a minibatch; call"

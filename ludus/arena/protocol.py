@@ -1,7 +1,7 @@
-"""A protocol: who speaks to whom in which round, who decides, and what each agent gains by it.
+"""Protocol: who speaks to whom in which round, who decides, and the reward of each agent.
 
-All episodes of a batch are in the same round, so a round is a plain number. An episode may go in one of
-several variants, chosen by its seed, which differ in who speaks.
+All episodes of a batch are in the same round, so a round is a plain number. An episode has one of several
+variants, chosen by its seed, which differ in who speaks.
 
 Shapes: B episodes, A agents, C channels, W variants, K = 1 + C numbers of an action.
 """
@@ -44,14 +44,14 @@ __all__ = [
 ]
 
 NOTHING = -1
-"""A place of the message history where nobody has spoken, or which the agent may not see."""
+"""An entry of the message history where nobody has spoken, or that is hidden from the agent."""
 
 Turn = Mapping[str, tuple[str, ...]]
-"""Who is active in a round, and in which channels each speaks; one that only decides speaks in none."""
+"""The active agents of a round, each with the channels in which it speaks; one that only decides has none."""
 
 
 class Outcome(NamedTuple):
-    """What a round leads to."""
+    """The result of a round."""
 
     rewards: Tensor
     """(B, A)."""
@@ -62,12 +62,12 @@ class Outcome(NamedTuple):
 
 
 class ProtocolHandler(ABC):
-    """Knows the rules; holds no state. A subclass says who there is and whose turn it is."""
+    """The rules of a protocol, without state. A subclass defines the agents and their turns."""
 
     Config: ClassVar[type[AnyProtocolParameters]] = ProtocolParameters
     derived: ClassVar[tuple[str, ...]] = ("_made",)
     has_rounds: ClassVar[bool] = True
-    """Whether its rounds say how many steps an episode has; false where an env ends them."""
+    """Whether its rounds decide the length of an episode; false where an environment ends it."""
 
     def __init__(self, params: VerifierParameters) -> None:
         """Raise ConfigError where no episode can be played by these parameters."""
@@ -84,16 +84,16 @@ class ProtocolHandler(ABC):
 
     @abstractmethod
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return who is active in this round of an episode of this variant, and where each speaks."""
+        """Return the active agents of this round in this variant, and the channels in which each speaks."""
 
     @property
     def verifier_names(self) -> tuple[str, ...]:
-        """The agents that decide."""
+        """The verifiers: the agents that decide."""
         return ("verifier",)
 
     @property
     def prover_names(self) -> tuple[str, ...]:
-        """The agents that argue."""
+        """The provers: the agents that argue."""
         return tuple(name for name in self.agent_names if name not in self.verifier_names)
 
     @property
@@ -108,42 +108,42 @@ class ProtocolHandler(ABC):
 
     @property
     def agent_channel_visibility(self) -> Mapping[str, tuple[str, ...]]:
-        """Which channels each agent may read, those in which it speaks included."""
+        """The channels that each agent may read, including those in which it speaks."""
         return dict.fromkeys(self.agent_names, self.message_channel_names)
 
     @property
     def stackelberg_sequence(self) -> tuple[tuple[str, ...], ...]:
-        """Groups of agents from the leaders to the last followers; those of a group move at once."""
+        """Groups of agents from the leaders to the last followers; those of a group move simultaneously."""
         return tuple(group for group in (self.verifier_names, self.prover_names) if group)
 
     @property
     def max_message_rounds(self) -> int:
-        """How many rounds an episode has at most."""
+        """The maximum number of rounds of an episode."""
         return self.rules.max_message_rounds
 
     @property
     def min_message_rounds(self) -> int:
-        """How many rounds are played before a decision counts."""
+        """The number of rounds played before a decision counts."""
         return self.rules.min_message_rounds
 
     @property
     def num_variants(self) -> int:
-        """How many variants there are: an episode is of the variant `seed % num_variants`."""
+        """The number of variants: an episode has the variant `seed % num_variants`."""
         return 1
 
     def is_judged(self, variant: int) -> bool:
-        """Return whether a verifier is to decide episodes of this variant."""
+        """Return whether a verifier decides episodes of this variant."""
         return True
 
     def judged(self, seed_B: Tensor) -> Tensor:
-        """Return (B,) which episodes a verifier is to decide: accuracy means something in these."""
+        """Return (B,) which episodes a verifier decides: accuracy is defined for these."""
         judged_W = self.constant(
             "judged", seed_B.device, lambda: [self.is_judged(w) for w in self._variants]
         )
         return self.of_variant(judged_W, seed_B)
 
     def speakers(self, round_index: int, seed_B: Tensor) -> Tensor:
-        """Return (B, A, C) who speaks in which channel in this round; one agent at most in each channel."""
+        """Return (B, A, C) who speaks in which channel in this round; at most one agent per channel."""
 
         def rows() -> list[list[list[bool]]]:
             agents, channels = self.agent_names, self.message_channel_names
@@ -162,7 +162,8 @@ class ProtocolHandler(ABC):
         return self.of_variant(self.constant(f"active/{round_index}", seed_B.device, rows), seed_B)
 
     def deciders(self, round_index: int, seed_B: Tensor) -> Tensor:
-        """Return (B, A) whose decision counts in this round: verifiers whose turn it is, late enough."""
+        """Return (B, A) whose decision counts in this round: verifiers with a turn, after
+        min_message_rounds."""
 
         def rows() -> list[list[bool]]:
             agents, variants = self.agent_names, self._variants
@@ -171,12 +172,12 @@ class ProtocolHandler(ABC):
         return self.of_variant(self.constant(f"decides/{round_index}", seed_B.device, rows), seed_B)
 
     def acting(self, round_index: int) -> tuple[int, ...]:
-        """Return the agents that may be active in this round, whatever the seed."""
+        """Return the agents that may be active in this round, for any seed."""
         active = {name for turn in self._turns(round_index) for name in turn}
         return tuple(i for i, name in enumerate(self.agent_names) if name in active)
 
     def forced(self, decision_B: Tensor, y_B: Tensor) -> Tensor:
-        """Return the decisions that count: those made, or the guess that is forced."""
+        """Return the decisions that count: those made, or the forced guess."""
         guess = self.rules.force_guess
         if guess is None:
             return decision_B
@@ -187,13 +188,13 @@ class ProtocolHandler(ABC):
     def step(
         self, round_index: int, action_BAK: Tensor, y_B: Tensor, over_B: Tensor, seed_B: Tensor
     ) -> Outcome:
-        """Return what each agent gains in this round, and which episodes end with it.
+        """Return the reward of each agent in this round, and which episodes end with it.
 
-        An episode that was over gains nothing more.
+        An episode that was over has no further reward.
         """
         going_B = ~over_B
         verdict_B = self._verdict(round_index, action_BAK[..., 0], y_B, going_B, seed_B)
-        # What is gained follows from variant, verdict and label: a few rows, of which each episode has one.
+        # Rewards follow from variant, verdict and label: a small table, indexed for each episode.
         gains_WVYA = self.constant(
             f"gains/{round_index}", y_B.device, lambda: self._gains(round_index)
         )
@@ -213,7 +214,7 @@ class ProtocolHandler(ABC):
         if not judges:
             return torch.full_like(y_B, CONTINUE)
         decides_BA = self.deciders(round_index, seed_B)
-        # One at most decides; where it is always the same, nobody else has to be looked at.
+        # At most one decides; where it is always the same, no other decision is read.
         first, *others = self.indices(judges)
         decision_B, may_B = decision_BA[:, first], decides_BA[:, first]
         for which in others:
@@ -222,7 +223,7 @@ class ProtocolHandler(ABC):
         return torch.where(may_B & going_B, self.forced(decision_B, y_B), CONTINUE)
 
     def _judges(self, round_index: int) -> list[str | None]:
-        """Return, by variant, whose decision counts in this round."""
+        """Return, by variant, the verifier whose decision counts in this round."""
         names = self.verifier_names
         return [
             next((name for name in names if self.decides(name, round_index, variant)), None)
@@ -230,14 +231,14 @@ class ProtocolHandler(ABC):
         ]
 
     def _gains(self, round_index: int) -> list[list[list[list[float]]]]:
-        """Return, by variant, verdict and label, what each agent gains by the decision in this round."""
+        """Return, by variant, verdict and label, the reward of each agent for the decision in this round."""
         return [
             [[self._gained(round_index, judge, verdict, y) for y in (0, 1)] for verdict in range(3)]
             for judge in self._judges(round_index)
         ]
 
     def _gained(self, round_index: int, judge: str | None, verdict: int, y: int) -> list[float]:
-        """Return what each agent gains when this judge decides so about a datum with this label."""
+        """Return the reward of each agent when this judge decides so about a datum with this label."""
         rules, gains = self.rules, dict.fromkeys(self.agent_names, 0.0)
         if judge is None:
             return [*gains.values()]
@@ -248,7 +249,7 @@ class ProtocolHandler(ABC):
         return [*gains.values()]
 
     def side_rewards(self, round_index: int, action_BAK: Tensor, seed_B: Tensor) -> Tensor | None:
-        """Return (B, A) what agents gain by what is said, beside the decision; None: nothing."""
+        """Return (B, A) rewards for the messages, besides those for the decision; None: none."""
         return None
 
     def problems(self) -> Iterator[str]:
@@ -256,7 +257,7 @@ class ProtocolHandler(ABC):
         yield from validate_protocol(self)
 
     def indices(self, names: Sequence[str]) -> list[int]:
-        """Return where these agents are in the agent dimension."""
+        """Return the indices of these agents in the agent dimension."""
         return [self.agent_names.index(name) for name in names]
 
     def visibility(self, device: torch.device) -> Tensor:
@@ -282,7 +283,7 @@ class ProtocolHandler(ABC):
     def constant(
         self, name: str, device: torch.device, rows: Callable[[], Sequence[object]]
     ) -> Tensor:
-        """Return a tensor of these numbers, made once: numbers of the host wait for the device."""
+        """Return a tensor of these numbers, cached: a copy from the host is a host sync."""
         if (name, device) not in self._made:
             self._made[name, device] = torch.tensor(rows(), device=device)
         return self._made[name, device]

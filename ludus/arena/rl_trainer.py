@@ -1,4 +1,4 @@
-"""TensorDictRlTrainer: RL on rollouts of a protocol. To make a trainer of it, give it a loss module."""
+"""TensorDictRlTrainer: RL on rollouts of a protocol. A subclass defines a loss module."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
 
     train
       iteration x max_iterations
-        collect                    episodes of the protocol, by the agents as they are
+        collect                    rollouts of the protocol, by the current agents
         estimate                   advantages, by the estimator
         epoch x num_epochs
           minibatch x minibatches
@@ -58,7 +58,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
       test
       save_models
 
-    Define `_get_loss_module_and_gae`. Override `_run_train_loop` or `_run_test_loop` for loops of your own;
+    Define `_get_loss_module_and_gae`. Override `_run_train_loop` or `_run_test_loop` for your own loops;
     each is then one stage.
     """
 
@@ -68,8 +68,8 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         *("environment", "loss_module", "gae", "update", "learner", "evaluation", "judge"),
     )
     keeps_episodes_whole: ClassVar[bool] = False
-    """Whether minibatches are of whole episodes, for losses that look at more than one step of each."""
-    # The order of an epoch is computed anew.
+    """Whether minibatches consist of whole episodes, for losses that need more than one step of each."""
+    # The order of an epoch is recomputed.
     derived = ("_minibatches", "_plain_state", "environment", "evaluation")
     config: RlHyperParameters
 
@@ -107,7 +107,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         self.pretraining = make_pretraining(self.config, self.scenario_instance)
 
     def _lay_out(self) -> None:
-        """Find out, on a few episodes that nobody learns from, what rollouts and the loss are like."""
+        """Find the columns of rollouts and the terms of the loss, on a few episodes not used for learning."""
         config = self.config
         learned = Learned(self.agents, self.loss_module, self.gae).to(self.device)
         rollouts = tried(self.agents, self.environment, seed=config.seed, device=self.device)
@@ -136,12 +136,12 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
 
     @property
     def learner(self) -> Learner:
-        """What holds the weights of all agents, and moves them."""
+        """The learner: the weights of all agents, and their optimizer."""
         return self.update.learner
 
     def _choose_engine(self) -> None:
         config, update = self.config, self.update
-        # What TorchRL's own modules note of themselves decides nothing.
+        # Attributes that TorchRL's own modules set on themselves do not affect the result.
         self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))
         engine, notes = update.choose_engine(
             config.engine,
@@ -177,16 +177,16 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         return after_an_iteration(self.config, **works)
 
     def _build_train_context(self, stack: ExitStack) -> None:
-        """Let gradients be computed; an update sets the mode of the agents itself, and rollouts have none."""
+        """Enable gradients; an update sets the mode of the agents itself, and rollouts have none."""
         stack.enter_context(torch.enable_grad())
 
     @attach_progress_bar(lambda self: self.config.max_iterations)
     def _run_train_loop(self, iteration_context: IterationContext) -> None:
-        """Make all iterations; for overriding. Where it is not overridden the plan makes them."""
+        """Run all iterations; for overriding. Where it is not overridden the plan runs them."""
         iteration_context.set_description("Training")
         run, rl, then = self.run, self.config.rl, self._after_an_iteration()
         while run.counters["iteration"] < self.config.max_iterations and not run.is_ending:
-            self._collect(run)  # it leaves off where the run is interrupted
+            self._collect(run)  # returns early where the run is interrupted
             self._estimate(run)
             for epoch in range(rl.num_epochs):
                 for index in range(self._minibatches.count):
@@ -202,7 +202,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
 
     @attach_progress_bar(lambda self: self.config.rl.num_test_iterations)
     def _run_test_loop(self, iteration_context: IterationContext) -> None:
-        """Play test episodes, whose data nobody has learned from or chosen by, and log what comes of it."""
+        """Play test episodes on held-out data, and log their statistics."""
         iteration_context.set_description("Testing")
         count = iteration_context.num_iterations
         if count:
@@ -257,12 +257,12 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         run.counters["iteration"] += is_last
 
     def train_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> None:
-        """Learn from one minibatch of rows; override it to learn in another way."""
+        """Update on one minibatch of rows; override it to change the update."""
         rate = self.rate(self.run.counters["opt_steps"])
         self.update.learn(list(self._filled(batch).values()), learning_rate=rate)
 
     def _filled(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return rows with what agents see and rollouts do not store, in the order of the names."""
+        """Return rows with the observations that rollouts do not store, in the order of the names."""
         return dict(sorted({**rows, **self.environment.looked_up(rows["index"])}.items()))
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
@@ -275,7 +275,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         return metrics
 
     def _record(self, run: Run) -> None:
-        """Write what has been gathered, and begin to gather anew."""
+        """Write the accumulated metrics, and reset them."""
         opts = run.counters["opt_steps"]
         metrics = {f"train/{name}": value for name, value in self.meter.take().items()}
         metrics |= {**self.update.take_metrics(), "train/learning_rate": self.rate(opts)}
@@ -287,7 +287,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         self._keep(f"models/{run.counters['opt_steps']}")
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return everything that must survive."""
+        """Return all parts that are saved and restored."""
         return {
             "update": self.update,
             "waiting": self.pending_rollouts,
@@ -297,6 +297,6 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         }
 
     def inexact_because(self) -> list[str]:
-        """Return what a network of a script changes without its being saved."""
+        """Return a script's network if it changes state without saving it."""
         found = super().inexact_because()
         return found if self.pretraining is None else [*found, *self.pretraining.inexact_because()]

@@ -1,4 +1,4 @@
-"""The keys that protocols share: how long an episode may be, what is gained by a decision, what is forced."""
+"""Keys shared by protocols: the length of an episode, the rewards of a decision, and forced guesses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Guess = Literal["zero", "one", "y"]
 
 
 class Rules(NamedTuple):
-    """What the keys of a protocol come to; a key that a protocol does without has the value here."""
+    """The rules resulting from a protocol's keys; a key that a protocol lacks has the default here."""
 
     max_message_rounds: int
     min_message_rounds: int
@@ -28,7 +28,7 @@ class Rules(NamedTuple):
     prover_reward: float = 0.0
 
     def of_verifier(self, verdict: int, y: int, round_index: int) -> float:
-        """Return what a verifier gains by its decision about a datum with this label."""
+        """Return the reward of a verifier for its decision about a datum with this label."""
         if verdict != CONTINUE:
             return self.verifier_reward if verdict == y else self.verifier_incorrect_reward
         if round_index == self.max_message_rounds - 1:
@@ -37,32 +37,33 @@ class Rules(NamedTuple):
 
 
 class AnyProtocolParameters(StrictConfig):
-    """What a section of any protocol holds."""
+    """The keys of every protocol."""
 
     kind: str
-    """Which protocol this section is for."""
+    """The protocol of this section."""
 
 
 ProtocolSection = Annotated[SerializeAsAny[AnyProtocolParameters], registered("protocol")]
 
 
 class VerifierParameters(AnyProtocolParameters):
-    """What a protocol is told in which verifiers decide, each with one turn, the last of `num_rounds`."""
+    """The keys of protocols in which verifiers decide, each with one turn, the last of `num_rounds`."""
 
     num_rounds: ClassVar[int] = 1
 
     force_guess: Guess | None
-    """Replace a verifier's decision, in its first turn in which it may decide, by 0, by 1 or by the true
-    label; null lets it decide for itself."""
+    """Replace a verifier's decision, in the first turn in which it may decide, by 0, by 1 or by the true
+    label; null: no forced guess.
+    """
     verifier_reward: float
-    """What a verifier gains by a right decision."""
+    """The verifier's reward for a right decision."""
     verifier_incorrect_reward: float
-    """What a verifier gains by a wrong decision."""
+    """The verifier's reward for a wrong decision."""
     verifier_terminated_reward: float
-    """What a verifier gains when the rounds run out and it has not decided."""
+    """The verifier's reward when the rounds run out undecided."""
 
     def rules(self) -> Rules:
-        """Return what these keys come to."""
+        """Return the rules of these keys."""
         keys = self.model_dump()
         keys.setdefault("max_message_rounds", self.num_rounds)
         keys.setdefault("min_message_rounds", self.num_rounds)
@@ -70,22 +71,24 @@ class VerifierParameters(AnyProtocolParameters):
 
 
 class ProverParameters(VerifierParameters):
-    """What a protocol is told in which provers argue and a verifier decides, in its one turn."""
+    """The keys of protocols in which provers argue and a verifier decides, in its one turn."""
 
     shared_reward: bool
     """Give every prover the verifier's reward instead of its own."""
     prover_reward: float
-    """What a prover gains when the decision is the one it argues for."""
+    """A prover's reward when the decision is the one it argues for."""
 
 
 class ProtocolParameters(ProverParameters):
-    """What a protocol is told in which provers and verifiers speak for several rounds."""
+    """The keys of protocols in which provers and verifiers speak for several rounds."""
 
     max_message_rounds: Positive
-    """How many rounds an episode has at most; when they run out undecided, it is terminated."""
+    """The maximum number of rounds of an episode; when they run out undecided, it is terminated."""
     min_message_rounds: Count
-    """A verifier may not decide before this many rounds have been played, the one in which it decides
-    included; 0 and 1 let it decide in its first turn."""
+    """A verifier may not decide before this many rounds have been played, including the one in which it
+    decides; 0 and 1 let it decide in its first turn.
+    """
     verifier_continue_reward: float
-    """What a verifier gains in each turn in which it may decide and goes on instead; where the rounds run
-    out with it, verifier_terminated_reward takes its place."""
+    """The verifier's reward in each turn in which it may decide and continues instead; where the rounds run
+    out with it, it gets verifier_terminated_reward.
+    """

@@ -1,6 +1,6 @@
-"""A scenario: the data that agents speak about, and the symbols they speak in; and all that is made of one.
+"""Scenario: the data that agents speak about, and the symbols of their messages.
 
-Adding a scenario is one folder of `scenarios/`: its `__init__.py` registers a class derived from Scenario.
+A new scenario is one folder of `scenarios/`: its `__init__.py` registers a class derived from Scenario.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ScenarioSection = Annotated[SerializeAsAny[StrictConfig], registered("scenario")
 
 @dataclass(frozen=True)
 class Datasets:
-    """What is learned from, what chooses the best model, and what nothing was chosen by."""
+    """The training data, the validation data that select the best model, and the held-out test data."""
 
     train: ArenaDataset
     validation: ArenaDataset
@@ -38,18 +38,18 @@ class Datasets:
 
 @dataclass(frozen=True)
 class ObservationSizes:
-    """The sizes of what bodies see; all else a body needs stands in the data's shapes."""
+    """The sizes of the inputs of bodies; everything else a body needs follows from the shapes of the data."""
 
     shapes: dict[str, tuple[int, ...]]
     """By name, the shape of one datum."""
     num_symbols: int
-    """How many symbols a message is chosen from."""
+    """The number of symbols of a message."""
     max_message_rounds: int
     num_channels: int
 
 
 class NoDatasets(Datasets):
-    """What a scenario has that is made of envs: who asks it for data is told so."""
+    """The datasets of a scenario made of environments: access raises an error that says so."""
 
     def __init__(self, scenario: str) -> None:
         object.__setattr__(self, "_scenario", scenario)
@@ -78,19 +78,19 @@ class Scenario(ABC):
     @property
     @abstractmethod
     def num_symbols(self) -> int:
-        """How many symbols a message is chosen from: nodes, patches of an image, words."""
+        """The number of symbols of a message: nodes, patches of an image, words."""
 
     def symbol_name(self, symbol: int) -> str:
-        """Return how a symbol is called when an episode is told."""
+        """Return the name of a symbol in a transcript."""
         return str(symbol)
 
     def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
-        """Return lines that show a datum when an episode about it is told."""
+        """Return lines that describe a datum in a transcript."""
         return []
 
     @classmethod
     def joined(cls, params: StrictConfig, handler: ProtocolHandler) -> ProtocolHandler:
-        """Return the protocol as it is for a scenario of these parameters; ConfigError where it is none."""
+        """Return the protocol for a scenario of these parameters; raise ConfigError where they do not fit."""
         if not handler.has_rounds:
             raise ConfigError(
                 "the protocol parallel is that of an env; make 'scenario' one of the kind pettingzoo, or"
@@ -99,11 +99,11 @@ class Scenario(ABC):
         return handler
 
     def data_names(self, datasets: Datasets) -> list[str]:
-        """Return the names of what agents see besides messages."""
+        """Return the names of the observations besides messages."""
         return list(datasets.train.data)
 
     def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> ObservationSizes:
-        """Return the sizes of what the body of this agent is built for."""
+        """Return the sizes of the inputs of this agent's body."""
         return self.seen(datasets.train, handler)
 
     def make_environment(
@@ -117,9 +117,9 @@ class Scenario(ABC):
         seed: int,
         device: torch.device,
     ) -> Environment:
-        """Return what is played in to `train`, `validation` or `test`: episodes about that dataset.
+        """Return the environment for `train`, `validation` or `test`: episodes about that dataset.
 
-        `num_steps` is how many steps each env takes where episodes have no rounds.
+        `num_steps` is the number of steps of each environment where episodes have no rounds.
         """
         dataset: ArenaDataset = getattr(datasets, name)
         return MessageEnvironment(
@@ -127,7 +127,7 @@ class Scenario(ABC):
         )
 
     def seen(self, dataset: ArenaDataset, handler: ProtocolHandler) -> ObservationSizes:
-        """Return the sizes of what a body is built for."""
+        """Return the sizes of a body's inputs."""
         return ObservationSizes(
             shapes={name: tuple(tensor.shape[1:]) for name, tensor in dataset.data.items()},
             num_symbols=self.num_symbols,
@@ -138,7 +138,7 @@ class Scenario(ABC):
 
 @dataclass
 class ScenarioInstance:
-    """Everything that a trainer is given of an experiment but its parameters and settings."""
+    """Everything that a trainer is given of an experiment except its parameters and settings."""
 
     datasets: Datasets
     protocol_handler: ProtocolHandler
@@ -148,19 +148,19 @@ class ScenarioInstance:
     test_environment: Environment
     device: torch.device
     scenario: Scenario | None = None
-    """What made the datasets; None where a script did."""
+    """The scenario that made the datasets; None where a script did."""
 
     @property
     def environments(self) -> tuple[Environment, Environment, Environment]:
-        """What is played in to train, to judge and to test."""
+        """The environments for training, evaluation and testing."""
         return self.train_environment, self.validation_environment, self.test_environment
 
     @property
     def train_dataset(self) -> ArenaDataset:
-        """What is learned from."""
+        """The training data."""
         return self.datasets.train
 
     @property
     def test_dataset(self) -> ArenaDataset:
-        """What nothing is chosen by."""
+        """The held-out test data."""
         return self.datasets.test

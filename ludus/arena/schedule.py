@@ -1,4 +1,4 @@
-"""Update schedules: in which iterations an agent learns."""
+"""Update schedules: the iterations in which an agent learns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.config.base import Count, Positive, StrictConfig
 
 
 class ConstantSchedule(StrictConfig):
-    """It learns in every iteration, or in none."""
+    """Learns in every iteration, or in none."""
 
     kind: Literal["constant"]
     """The same in every iteration."""
@@ -24,16 +24,16 @@ class ConstantSchedule(StrictConfig):
 
 
 class ContiguousPeriodicSchedule(StrictConfig):
-    """It learns in one stretch of every period."""
+    """Learns in one interval of every period."""
 
     kind: Literal["contiguous_periodic"]
-    """One stretch of every period."""
+    """One interval of every period."""
     period: Positive
-    """How many iterations a period has."""
+    """The number of iterations in a period."""
     start: Count
     """The first iteration of a period in which it learns, counted from 0."""
     stop: Positive
-    """The first one after that in which it does not."""
+    """The first iteration after that in which it does not learn."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make impossible."""
@@ -49,16 +49,16 @@ class ContiguousPeriodicSchedule(StrictConfig):
 
 
 class AlternatingPeriodicSchedule(StrictConfig):
-    """It learns in the first iterations of every period, or in the rest of it."""
+    """Learns in the first iterations of every period, or in the rest of it."""
 
     kind: Literal["alternating_periodic"]
-    """The first stretch of every period, or the rest."""
+    """The first interval of every period, or the rest."""
     period: Positive
-    """How many iterations a period has."""
+    """The number of iterations in a period."""
     num_first: Positive
-    """How many of them are its first stretch."""
+    """The number of iterations in its first interval."""
     learns_first: bool
-    """It learns in the first stretch; false lets it learn in the rest."""
+    """Learn in the first interval; false: in the rest."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make impossible."""

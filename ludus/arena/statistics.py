@@ -1,9 +1,8 @@
-"""Statistics of rollouts: what each agent gains, how uncertain it is, how often verifiers are right.
+"""Statistics of rollouts: the returns and entropies of each agent, and the accuracy of verifiers.
 
-A statistic is a sum and the weight that it is to be divided by, (2,) in float64 on the device of the
-rollouts: so means of several rollouts are right, nothing waits for the device, and nothing is divided by
-zero. What nothing speaks for, such as the precision of a verifier that accepted nobody, is left out of a
-record.
+A statistic is a sum and its weight, the divisor, (2,) in float64 on the device of the rollouts: so means of
+several rollouts are right, nothing waits for the device, and nothing is divided by zero. A statistic of
+weight 0, such as the precision of a verifier that accepted nobody, is left out of a record.
 
 Shapes: B episodes, T steps, A agents, C channels, V symbols, N data.
 """
@@ -40,9 +39,9 @@ def rollout_statistics(rollouts: TensorDictBase, environment: Environment) -> St
 
 
 def critic_statistics(rollouts: TensorDictBase, environment: Environment) -> Statistics:
-    """Return, for each agent, the share of the variance of value targets that its values leave open.
+    """Return, for each agent, the unexplained share of the variance of the value targets.
 
-    Rollouts that nobody has estimated values of have no such statistics.
+    Rollouts without estimated values have no such statistics.
     """
     agents = rollouts["agents"]
     if not {"value", "value_target"} <= set(agents.keys()):
@@ -50,7 +49,7 @@ def critic_statistics(rollouts: TensorDictBase, environment: Environment) -> Sta
     target_BTA = agents["value_target"].squeeze(-1).double()
     rest_BTA = target_BTA - agents["value"].squeeze(-1).double()
     (_, open_A), (mean_A, all_A) = (_moments(x, agents["there"]) for x in (rest_BTA, target_BTA))
-    # Targets that are all the same still vary by the rounding of float32.
+    # Constant targets still vary by the rounding of float32.
     varies_A = all_A > 1e-10 * (1.0 + mean_A**2)
     share_A = torch.where(varies_A, open_A / all_A.clamp_min(1e-300), 0.0)
     return {
@@ -60,7 +59,7 @@ def critic_statistics(rollouts: TensorDictBase, environment: Environment) -> Sta
 
 
 def means(statistics: Mapping[str, Tensor]) -> dict[str, float]:
-    """Return the mean that each statistic comes to, but of those that nothing speaks for; this waits."""
+    """Return the mean of each statistic, except those of weight 0; waits for the device."""
     if not statistics:
         return {}
     rows = torch.stack(list(statistics.values())).tolist()
@@ -91,7 +90,7 @@ def verdicts(
 
 
 def _of_decisions(rollouts: TensorDictBase, environment: MessageEnvironment) -> Statistics:
-    """Return how the verifiers decide, over the episodes in which they may."""
+    """Return the statistics of the verifiers' decisions, over the episodes in which they may decide."""
     handler = environment.handler
     found: Statistics = {}
     seed_B, y_B, index_B = rollouts["seed"][:, 0], rollouts["y"][:, 0], rollouts["index"][:, 0]
@@ -165,7 +164,7 @@ class _Data:
         self._has_any = (self._count > 0).double()
 
     def worst(self) -> Tensor:
-        """Return the mean of the datum whose mean is the least."""
+        """Return the least of the means of the data."""
         least = torch.where(self._is_seen_N, self._mean_N, torch.inf).amin()
         return torch.stack([torch.where(self._count > 0, least, 0.0), self._has_any])
 

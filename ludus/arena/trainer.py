@@ -38,7 +38,7 @@ from ludus.show.progress import total_iterations
 class Trainer(OwnParts, SessionTrainer):
     """Owns the whole process of an experiment: training, logging, checkpoints, tests, saved models.
 
-    Derive it where data are no TensorDict, and define `train`: set the seed, run the training loop,
+    Derive it where data are not a TensorDict, and define `train`: set the seed, run the training loop,
     run the test loop, save the models. It is one stage: `fit` calls it, in a run directory, and after a
     kill it begins again.
     """
@@ -59,17 +59,17 @@ class Trainer(OwnParts, SessionTrainer):
 
     @property
     def hyper_params(self) -> ExperimentParameters:
-        """All that specifies the experiment."""
+        """The parameters of the experiment."""
         return self.config
 
     @property
     def settings(self) -> ExperimentSettings:
-        """What does not decide the result: device, display, loggers, checkpoints."""
+        """The settings that do not affect the result: device, display, loggers, checkpoints."""
         return self.config.settings
 
     @property
     def num_total_iterations(self) -> int:
-        """How many iterations all phases with a progress bar have together, and pretraining."""
+        """The number of iterations of all phases with a progress bar, pretraining included."""
         pretraining = getattr(self.config, "pretraining", None)
         return total_iterations(self) + (0 if pretraining is None else pretraining.iterations)
 
@@ -86,7 +86,7 @@ class Trainer(OwnParts, SessionTrainer):
         return Repeat(name="train", times=1, body=(*self._first_nodes(), work))
 
     def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
-        """Return what comes before training."""
+        """Return the stages before training."""
         return ()
 
     @staticmethod
@@ -97,16 +97,16 @@ class Trainer(OwnParts, SessionTrainer):
         return Stage(name=name, work=work)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return what must survive: here nothing, as `train` is one stage."""
+        """Return the saved parts: none here, as `train` is one stage."""
         return {}
 
 
 ArenaTrainer = Trainer
-"""The same, by a name that no other family's trainer has."""
+"""The same, under a name that is unique among the families of trainers."""
 
 
 class TensorDictTrainer(Trainer):
-    """A trainer of agents that are networks, with loops of its own.
+    """A trainer of agents that are networks, with its own loops.
 
     train
       run_train_loop
@@ -118,18 +118,18 @@ class TensorDictTrainer(Trainer):
     """
 
     trainer_type: ClassVar[str] = "rl"
-    """Which heads the agents are built with: `rl` policy and value, `solo_agent` the solo head."""
+    """The heads the agents are built with: `rl` policy and value, `solo_agent` the solo head."""
     built_by_fit: ClassVar[tuple[str, ...]] = ("scenario_instance", "agents", "device")
-    """The attributes that are there from the beginning of `fit` on."""
+    """The attributes that exist from the beginning of `fit` on."""
 
     pretraining: Pretraining | None = None
     scenario_instance: ScenarioInstance
     watched: Watched
 
-    if not TYPE_CHECKING:  # where it is read, every misspelt attribute would be right
+    if not TYPE_CHECKING:  # a type checker would otherwise accept every misspelt attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Return what a script gave, or raise an error that says when the attribute is there."""
+            """Return what a script gave, or raise an error that says when the attribute exists."""
             given = vars(self).get("given_instance")
             if given is not None and name in ("scenario_instance", "agents"):
                 return given if name == "scenario_instance" else given.agents
@@ -153,14 +153,14 @@ class TensorDictTrainer(Trainer):
         self._loading.check(self.run)
 
     def close(self) -> None:
-        """Close the envs, unless a script has made them."""
+        """Close the environments, unless a script has made them."""
         if self.given_instance is None and "scenario_instance" in vars(self):
-            with ExitStack() as stack:  # one that fails keeps no other from being closed
+            with ExitStack() as stack:  # a failure does not prevent closing the others
                 for environment in reversed(self.scenario_instance.environments):
                     stack.callback(environment.close)
 
     def _first_nodes(self) -> tuple[Stage | Repeat, ...]:
-        """Return the stage that loads agents of earlier runs, and pretraining, where they are asked for."""
+        """Return the stage that loads agents of earlier runs, and pretraining, where configured."""
         more = () if self.pretraining is None else self.pretraining.nodes()
         return (*self._loading.stages(), *more)
 
@@ -190,18 +190,18 @@ class TensorDictTrainer(Trainer):
 
     @contextlib.contextmanager
     def _as_tested(self) -> Iterator[None]:
-        """Let the block ask the agents as a test does, without a trace in them."""
+        """Put the agents in test mode inside the block, and restore their state after it."""
         with untouched(self.agents), ExitStack() as stack:
             self._build_test_context(stack)
             yield
 
     def _build_train_context(self, stack: ExitStack) -> None:
-        """Let gradients be computed, and modules be in train mode until the stack closes."""
+        """Enable gradients and train mode until the stack closes."""
         stack.enter_context(torch.enable_grad())
         stack.enter_context(_mode(self.agents, is_training=True))
 
     def _build_test_context(self, stack: ExitStack) -> None:
-        """Compute no gradients, in eval mode, and draw from generators that shift nothing else."""
+        """Disable gradients, set eval mode, and draw from separate generators."""
         stack.enter_context(torch.no_grad())
         stack.enter_context(_mode(self.agents, is_training=False))
         stack.enter_context(forked(derive(self.config.seed, "arena/test")))
@@ -213,7 +213,7 @@ class TensorDictTrainer(Trainer):
         )
 
     def _run_test_loop(self) -> None:
-        """Test nothing, unless it is overridden."""
+        """Do nothing, unless it is overridden."""
 
     def _save_models(self) -> None:
         """Keep the weights of all agents in models/final."""
@@ -250,7 +250,7 @@ class TensorDictTrainer(Trainer):
         return asked | {f"analyser {kind}": one for kind, one in analysers.items()}
 
     def data_facts(self) -> Mapping[str, str]:
-        """Return what the datasets of the scenario are known by; one that is made of envs has none."""
+        """Return the fingerprints of the scenario's datasets; a scenario made of environments has none."""
         datasets = self.scenario_instance.datasets
         if isinstance(datasets, NoDatasets):
             return {}
@@ -264,7 +264,7 @@ class TensorDictTrainer(Trainer):
 
 
 def within(build: Callable[[ExitStack], None] | None, work: Work) -> Work:
-    """Return work that is done in a context; None: as it is."""
+    """Return work that is done in a context; None: unchanged."""
     if build is None:
         return work
 

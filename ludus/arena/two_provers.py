@@ -1,4 +1,4 @@
-"""In which order two provers speak, each in a channel of its own: one after the other, or at once."""
+"""The speaking order of two provers, each in its own channel: sequential or simultaneous."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def prover_turns(sequential: bool, prover0_first: bool | None) -> list[Turn]:
 
 
 def problems_of_order(sequential: bool, prover0_first: bool | None) -> Iterator[str]:
-    """Yield where the order of the provers is asked for and there is none, or is not said."""
+    """Yield a problem where an order of the provers is given for simultaneous ones, or missing."""
     if sequential and prover0_first is None:
         yield (
             "'prover0_first' is null, but 'sequential' is true, so one prover speaks first; set it to true"

@@ -1,4 +1,4 @@
-"""What trainers of the arena have no use for, refused in a sentence rather than ignored."""
+"""Settings that trainers of the arena do not support; they raise an error rather than being ignored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def unused_settings(settings: Settings) -> Iterator[str]:
-    """Yield each setting that would do nothing."""
+    """Yield each setting that would have no effect."""
     if settings.workers:
         yield (
             f"'settings.workers' is {settings.workers}, but data and episodes are tensors of this process;"
@@ -28,7 +28,7 @@ def unused_settings(settings: Settings) -> Iterator[str]:
 
 
 def check_given(instance: ScenarioInstance, config: ExperimentParameters) -> None:
-    """Raise ConfigError unless a scenario instance of a script's own is what the config describes."""
+    """Raise ConfigError unless a script's own scenario instance matches the config."""
     names, described = instance.agents.names, config.handler().agent_names
     if names != described:
         raise ConfigError(
@@ -64,12 +64,12 @@ class NotBuiltError(LudusError, AttributeError):
 
 
 class OwnParts:
-    """A trainer whose agents and whose evaluation are those of its scenario instance."""
+    """A trainer whose agents and evaluation are those of its scenario instance."""
 
     config: Any
 
     def set_model(self, model: object) -> NoReturn:
-        """Refuse: the model would never be trained."""
+        """Raise an error: the model would never be trained."""
         raise ConfigError(
             f"a run of kind '{self.config.kind}' trains the agents of its scenario instance, so"
             f" {type(model).__name__} would never be; register it as a body or an agent, or give the trainer"
@@ -77,7 +77,7 @@ class OwnParts:
         )
 
     def set_evaluator(self, evaluator: object) -> NoReturn:
-        """Refuse: the evaluator would never be asked."""
+        """Raise an error: the evaluator would never be called."""
         raise ConfigError(
             f"a run of kind '{self.config.kind}' is judged as its section 'evaluation' says, so"
             f" {type(evaluator).__name__} would never be asked; change that section, or evaluate in a hook:"

@@ -1,5 +1,5 @@
-"""Why no episode can be played by a protocol: names that are not there, turns that contradict each other,
-and a length at which nobody decides.
+"""Validation of a protocol: unknown names, contradictory turns, and a length at which nobody
+decides.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ludus.arena.protocol import ProtocolHandler
 
 _LOOKED_AT = 64
-"""How many rounds are looked at from the first one on; turns come again after a few."""
+"""The number of rounds checked, from the first one on; turns repeat after a few."""
 
 
 def validate_protocol(handler: ProtocolHandler) -> Iterator[str]:
-    """Yield each reason; what a name is wrong in is told before what would follow from it."""
+    """Yield each problem; wrong names are reported before their consequences."""
     wrong = [*_of_names(handler)] or [*_of_turns(handler)] or [*_of_length(handler)]
     yield from wrong
 
@@ -119,7 +119,7 @@ def _of_length(handler: ProtocolHandler) -> Iterator[str]:
 
 
 def _is_decided_in(handler: ProtocolHandler, index: int) -> bool:
-    """Return whether a verifier may decide in this round, in every variant that one is to decide."""
+    """Return whether a verifier may decide in this round, in every variant that has a decision."""
     judged = [one for one in range(handler.num_variants) if handler.is_judged(one)]
     return bool(judged) and all(
         any(handler.decides(name, index, variant) for name in handler.verifier_names)

@@ -1,6 +1,7 @@
-"""Games that live on the device: thousands of them as one batch of tensors, with those who learn to play.
+"""Games that run on the device, thousands of them as one batch of tensors, and the trainers and players for
+them.
 
-Names are imported when first used, so that this costs little and needs no gymnasium.
+Names are imported on first use, so importing this package is cheap and does not need gymnasium.
 """
 
 from __future__ import annotations

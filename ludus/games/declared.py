@@ -1,4 +1,4 @@
-"""What the family of device games adds to the words of the library."""
+"""Registrations of device games: their kinds, config migrations and findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.config.registry import find
 
 
 def _to_3(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the key that version 3 added the value that version 2 behaved by."""
+    """Add the key of version 3, with the value that version 2 behaved by."""
     if has_keys(game := data.get("game"), "max_num_points", "scale_observation"):
         game.setdefault("starts", None)
     return data
@@ -25,7 +25,7 @@ _TOP = {"record_every_rounds": "log_every_rounds", "save_every_rounds": "keep_ev
 
 
 def _to_5(data: dict[str, Any]) -> dict[str, Any]:
-    """Give keys the names of version 5, and PPO's minibatches their size instead of their number."""
+    """Rename keys to those of version 5, and give PPO's minibatches by size instead of by number."""
     if not has_keys(data, "game", "max_rounds", "evaluation", *_TOP):
         return data
     for role in ("host", "agent"):
@@ -41,7 +41,7 @@ def _to_5(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _findings() -> Iterator[Finding]:
-    """Yield how games and rounds would be executed here, and why not in a quicker way."""
+    """Yield how games and rounds would be executed here, and why not by a faster path."""
     import torch
 
     from ludus.games.kernels.triton_path import why_no_kernels

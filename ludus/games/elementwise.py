@@ -1,10 +1,10 @@
-"""A game for one whose step is a function of numbers, written once for PyTorch and for Triton.
+"""ElementwiseGame: a single-player game whose step is elementwise, written once for PyTorch and for Triton.
 
 A new game is three functions of the operations below, and nothing else of torch:
 
-    begin(u0, u1, ...) -> the numbers of a new game, from uniform random numbers in [0, 1)
-    features(*numbers) -> what the player sees
-    advance(*numbers, action) -> (*numbers, reward, whether the game has ended)
+    begin(u0, u1, ...) -> the numbers of a new state, from uniform random numbers in [0, 1)
+    features(*numbers) -> the observation
+    advance(*numbers, action) -> (*numbers, reward, terminated)
 
 Here they are called with tensors. A kernel inlines the very same functions (`kernels/inline.py`), so they
 may use parameters, arithmetic, comparisons, `&`, `|`, the operations of this file, global floats, and
@@ -28,11 +28,12 @@ from ludus.games.game import Bounds, FusedGame, Moves, State, Step, check_games
 Numbers = tuple[Tensor, ...]
 """One tensor (B,) for each number of a state, or for each feature."""
 Outcome = tuple[Tensor | float, ...]
-"""The numbers of the next state, the reward, which may be the same for all, and whether it has ended."""
+"""The numbers of the next state, the reward (a float where it is the same for all), and whether the game
+terminated."""
 
 
 def where(is_so: Tensor, then: Tensor | float, otherwise: Tensor | float) -> Tensor:
-    """Return one number where a condition holds, and the other elsewhere."""
+    """Return `then` where the condition holds, `otherwise` elsewhere."""
     return torch.where(is_so, then, otherwise)
 
 
@@ -57,12 +58,12 @@ def sqrt(x: Tensor) -> Tensor:
 
 
 def floor(x: Tensor) -> Tensor:
-    """Return the greatest whole number that is not above it."""
+    """Return the greatest integer that is not above x."""
     return torch.floor(x)
 
 
 def absolute(x: Tensor) -> Tensor:
-    """Return the number without its sign."""
+    """Return the absolute value."""
     return torch.abs(x)
 
 
@@ -80,7 +81,7 @@ OPERATIONS = (where, sin, cos, exp, sqrt, floor, absolute, minimum, maximum)
 
 
 class ElementwiseGame(FusedGame):
-    """Plays a batch of games by three functions of numbers; a game that lasts too long is truncated.
+    """A batch of games defined by three elementwise functions; a game is truncated after max_steps.
 
     A state is `numbers` (B, S), `steps` (B,) and `ended` (B,). The numbers have the type `dtype`.
     """
@@ -90,12 +91,12 @@ class ElementwiseGame(FusedGame):
     features: Callable[..., Numbers]
     advance: Callable[..., Outcome]
     moves: Moves | Bounds
-    """What the player may do."""
+    """The action space."""
     names: tuple[str, ...] = ()
-    """The moves as people call them, or units of the numbers; without names they are told as numbers."""
+    """Names of the moves, or units of the numbers, for display; without names they are shown as numbers."""
 
     def __init__(self, *, max_steps: int, dtype: torch.dtype = torch.float32) -> None:
-        """Cut a game off after `max_steps`, unless it has ended."""
+        """Truncate a game after `max_steps`, unless it has terminated."""
         if max_steps < 1:
             raise ConfigError(f"'max_steps' is {max_steps}; a game needs 1 or more")
         self.max_steps = max_steps
@@ -105,23 +106,23 @@ class ElementwiseGame(FusedGame):
         self.num_features = len(self.features(*torch.zeros(self.num_numbers, 1)))
 
     def actions(self, role: str) -> Moves | Bounds:
-        """Return what the player may do."""
+        """Return the action space."""
         self.check_role(role)
         return self.moves
 
     def observation_size(self, role: str) -> int:
-        """Return how many features there are."""
+        """Return the number of features."""
         self.check_role(role)
         return self.num_features
 
     def reset(self, games: int, generator: torch.Generator) -> State:
-        """Return new games, from uniform random numbers of this generator."""
+        """Return new games, drawn from this generator."""
         check_games(games)
         shape, device = (self.num_uniforms, games), generator.device
         return self.start(torch.rand(shape, generator=generator, device=device, dtype=self.dtype))
 
     def start(self, uniforms_UB: Tensor) -> State:
-        """Return new games from numbers in [0, 1)."""
+        """Return new games from uniform numbers in [0, 1)."""
         numbers_BS = torch.stack(self.begin(*uniforms_UB.to(self.dtype)), 1)
         steps_B = torch.zeros(len(numbers_BS), dtype=torch.int32, device=numbers_BS.device)
         return {"numbers": numbers_BS, "steps": steps_B, "ended": steps_B.bool()}
@@ -146,22 +147,22 @@ class ElementwiseGame(FusedGame):
         return Step(after, rewards_B.unsqueeze(1))
 
     def text(self, state: State, game: int) -> str:
-        """Return a picture of one game, if there is one, and its numbers by name."""
+        """Return a drawing of one game, if it has one, and its numbers by name."""
         numbers = state["numbers"][game].tolist()
         told = self.described(*numbers), f"step {int(state['steps'][game])}"
         return "\n".join([*self.picture(*numbers), ", ".join(told)])
 
     def picture(self, *numbers: float) -> Sequence[str]:
-        """Return lines that show a state; none, unless a game draws it."""
+        """Return lines that draw a state; empty unless a game overrides it."""
         return ()
 
     def described(self, *numbers: float) -> str:
-        """Return the numbers of a state, named as the parameters of `features` are."""
+        """Return the numbers of a state, under the parameter names of `features`."""
         names = inspect.signature(self.features).parameters
         return ", ".join(f"{name} {x:.3g}" for name, x in zip(names, numbers, strict=True))
 
     def told(self, role: str, action: Tensor) -> str:
-        """Return the name of a move, or numbers with their units."""
+        """Return the name of a move, or the numbers with their units."""
         if not self.names:
             return super().told(role, action)
         if isinstance(self.moves, Moves):
@@ -170,20 +171,20 @@ class ElementwiseGame(FusedGame):
         return ", ".join(f"{x:+.2f} {unit}" for x, unit in told)
 
     def done(self, state: State) -> Tensor:
-        """Return whether each game has ended by its rules."""
+        """Return whether each game has terminated."""
         return state["ended"]
 
     def truncated(self, state: State) -> Tensor:
-        """Return whether each game was cut off before it ended."""
+        """Return whether each game was truncated."""
         return (state["steps"] >= self.max_steps) & ~state["ended"]
 
 
-# What rollouts and kernels do by the three functions, in the place of the class's own.
+# Rollouts and kernels compute these from the three functions, bypassing the class's own methods.
 _DONE_BY_THREE = ("reset", "start", "observe", "play", "step", "done", "truncated", "over")
 
 
 def own_function(game: ElementwiseGame) -> str | None:
-    """Return the name of what this game does in a way of its own, beside its three functions; or None."""
+    """Return the name of a method that this game overrides besides its three functions, or None."""
     for name in _DONE_BY_THREE:
         if getattr(type(game), name) is not getattr(ElementwiseGame, name) or name in vars(game):
             return name
@@ -191,5 +192,5 @@ def own_function(game: ElementwiseGame) -> str | None:
 
 
 def is_plain(game: FusedGame) -> TypeGuard[ElementwiseGame]:
-    """Return whether the three functions are all there is to a game."""
+    """Return whether the three functions define the whole game."""
     return isinstance(game, ElementwiseGame) and own_function(game) is None

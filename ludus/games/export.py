@@ -1,4 +1,4 @@
-"""Write the policy of one role of a game so that NumPy alone can act by it."""
+"""Export the policy of one role of a game, to act with NumPy alone."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class _OfNumbers:
 def export_policy(
     path: Path, game: FusedGame, role: str, kind: Kind, head: str, network: nn.Module
 ) -> None:
-    """Write a network of fully connected layers to a directory of its own.
+    """Write a fully connected network to its own directory.
 
-    `ludus.NumpyPolicy.load(path)` reads it. `kind` and `head` say what its outputs are: values of moves
+    `ludus.NumpyPolicy.load(path)` reads it. `kind` and `head` say what its outputs are: action values
     (greedy, q), logits (categorical, logits) or means (gaussian, mean).
     """
     if any(part._forward_hooks or part._forward_pre_hooks for part in network.modules()):
@@ -64,7 +64,7 @@ def export_policy(
 
 
 def _folded(network: nn.Module) -> nn.Module:
-    """Return the network as it plays: batch norm after a linear layer is a part of that layer."""
+    """Return the network in eval mode, with batch norm folded into the linear layer before it."""
     if not isinstance(network, nn.Sequential):
         return network
     layers: list[nn.Module] = []

@@ -1,4 +1,4 @@
-"""A game plays one turn before a run begins, so that what is wrong with it is told in a sentence.
+"""Check a game by playing one turn before the run begins, so that its mistakes become clear errors.
 
 Shapes: B games, O features of an observation, A moves, R roles.
 """
@@ -18,9 +18,9 @@ _GAMES = 3
 
 
 def try_first_turn(game: FusedGame) -> None:
-    """Raise LudusError unless the first move of every role gives tensors of the promised form.
+    """Raise LudusError unless the first move of every role returns tensors of the right shape and type.
 
-    `ludus.testing.check_game` looks at much more.
+    `ludus.testing.check_game` checks much more.
     """
     roles = getattr(game, "roles", None)
     if not isinstance(roles, tuple) or not roles or not all(isinstance(r, str) for r in roles):
@@ -35,7 +35,7 @@ def try_first_turn(game: FusedGame) -> None:
 
 
 def _some_actions(game: FusedGame, state: State, role: str) -> Tensor:
-    """Return legal actions of a role, once what it sees and may do has the promised form."""
+    """Return legal actions of a role, after checking its observation and legal mask."""
     what = _called(game, "actions", lambda: game.actions(role))
     if not isinstance(what, Moves | Bounds):
         _tell(game, f"actions('{role}')", what, "Moves(count) or Bounds(low, high)")
@@ -55,7 +55,7 @@ def _some_actions(game: FusedGame, state: State, role: str) -> Tensor:
 
 
 def _after(game: FusedGame, state: State, role: str, actions: Tensor) -> State:
-    """Return the state after a move, once it and the rewards have the promised form."""
+    """Return the state after a move, after checking it and the rewards."""
     played = _called(game, "play", lambda: game.play(state, role, actions))
     if not isinstance(played, tuple) or len(played) != 2:
         _tell(game, "play", played, "a Step of state and rewards")
@@ -68,7 +68,7 @@ def _after(game: FusedGame, state: State, role: str, actions: Tensor) -> State:
 
 
 def _state(game: FusedGame, state: object, where: str) -> State:
-    """Return a state, once it has the promised form and can be asked whether games have ended."""
+    """Return a state, after checking its tensors and that `done` and `truncated` accept it."""
     if not isinstance(state, dict):
         _tell(game, f"the state of {where}", state, "a dict of tensors")
     for name, value in state.items():
@@ -100,7 +100,7 @@ def _tell(game: FusedGame, what: str, found: object, wanted: str) -> NoReturn:
 
 
 def _called(game: FusedGame, name: str, call: Callable[[], object]) -> object:
-    """Return what a function of the game returns; raise LudusError where it fails."""
+    """Return the result of a method of the game; raise LudusError where it fails."""
     try:
         return call()
     except LudusError:

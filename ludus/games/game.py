@@ -1,4 +1,4 @@
-"""FusedGame: the rules of a game for a whole batch at once, on tensors, wherever these are.
+"""FusedGame: the rules of a game for a whole batch at once, on tensors of any device.
 
 Shapes: B games, O features of an observation, A actions, R roles.
 """
@@ -15,61 +15,62 @@ from torch import Tensor
 from ludus.core.errors import ConfigError, LudusError, nearest
 
 State = dict[str, Tensor]
-"""All that there is to know of a batch of games: named tensors, each with one row a game."""
+"""The full state of a batch of games: named tensors, each with one row per game."""
 
 
 @dataclass(frozen=True)
 class Moves:
-    """Actions that are one of `count` moves; a batch of them is (B,) whole numbers."""
+    """A discrete action space of `count` moves; a batch of actions is (B,) integers."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Actions that are numbers between two bounds; a batch of them is (B, len(low)) floats."""
+    """A continuous action space between two bounds; a batch of actions is (B, len(low)) floats."""
 
     low: tuple[float, ...]
     high: tuple[float, ...]
 
 
 class Step(NamedTuple):
-    """What came of a move."""
+    """The result of a move: the next state and the rewards."""
 
     state: State
     rewards: Tensor
-    """(B, R) what each role gains by it, in the order of the roles; float32."""
+    """(B, R) the reward of each role, in the order of the roles; float32."""
 
 
 class FusedGame(ABC):
     """The rules of a game, as functions from a batch of states to a batch of states.
 
-    The roles move in turn, in the order of `roles`, all games of a batch together: one role is a game
-    for one, two are host and agent, or first and second. The functions draw from no generator but
-    the one they are given, change no tensor in place, and use no number of a tensor on the host, so
-    that a whole rollout can be captured in a CUDA graph.
+    The roles move in turn, in the order of `roles`, all games of a batch together. A single-player game has
+    one role; a two-player game has two, such as host and agent, or first and second. The functions draw
+    from no generator but the one they are given, change no tensor in place, and read no tensor value on the
+    host, so that a whole rollout can be captured in a CUDA graph.
 
-    A role sees the game as one row of floats. What is legal can be read from that row, so a replay
-    buffer needs no masks.
+    An observation is one row of floats. The legal moves can be computed from that row, so a replay buffer
+    needs no masks.
     """
 
     roles: tuple[str, ...]
-    """Who plays, in the order of their moves."""
+    """The roles, in the order of their moves."""
     is_symmetric: bool = False
-    """Whether each role sees the game from its own side, so that one network can play them all."""
+    """Whether each role observes the game from its own side, so that one network can play them all."""
     host_wins_by_ending: bool = False
-    """Whether every end is a win of the host: `fused_dqn` then judges by rho, how soon games end, otherwise
-    by the rewards of each role."""
+    """Whether every end is a win of the host: `fused_dqn` then evaluates by rho, how soon games end,
+    otherwise by the rewards of each role.
+    """
     starts_remedy: str = "let reset return states that are not over"
-    """What to do where all games that `reset` returns are over, for a message."""
+    """The remedy an error message suggests when all games that `reset` returns are over."""
 
     @abstractmethod
     def actions(self, role: str) -> Moves | Bounds:
-        """Return what this role may do."""
+        """Return the action space of this role."""
 
     @abstractmethod
     def observation_size(self, role: str) -> int:
-        """Return how many features this role sees."""
+        """Return the number of features this role observes."""
 
     @abstractmethod
     def reset(self, games: int, generator: torch.Generator) -> State:
@@ -77,69 +78,71 @@ class FusedGame(ABC):
 
     @abstractmethod
     def observe(self, state: State, role: str) -> Tensor:
-        """Return (B, O) float features of the game as this role sees it."""
+        """Return (B, O) float features: the observation of this role."""
 
     def observe_as(self, state: State, role: str, *, width: int, dtype: torch.dtype) -> Tensor:
-        """Return what `observe` does in another type, with columns of zeros up to the width.
+        """Return `observe` in another dtype, padded with columns of zeros up to the width.
 
-        Matrix units read rows of some widths and types only; a game may write them at once.
+        Tensor cores read rows of certain widths and types only; a game may write them directly.
         """
         obs_BO = self.observe(state, role).to(dtype)
         missing = width - obs_BO.shape[1]
         return torch.nn.functional.pad(obs_BO, (0, missing)) if missing else obs_BO
 
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
-        """Return (B, A) which moves are legal for who sees this; None where every action is."""
+        """Return (B, A) the mask of legal moves, computed from the observation; None where every action is
+        legal."""
         return None
 
     @abstractmethod
     def play(self, state: State, role: str, actions: Tensor) -> Step:
-        """Return what comes of legal actions; what it makes of finished games is not used."""
+        """Return the result of legal actions; the result for finished games is ignored."""
 
     @abstractmethod
     def done(self, state: State) -> Tensor:
-        """Return (B,) whether each game has ended by its rules."""
+        """Return (B,) whether each game has terminated by its rules."""
 
     def truncated(self, state: State) -> Tensor | None:
-        """Return (B,) whether each game was cut off at its longest; None where games are not."""
+        """Return (B,) whether each game was truncated; None where games are never truncated."""
         return None
 
     def opponents(self, role: str) -> tuple[str, ...]:
-        """Return the kinds of scripted players, without keys, of this role by whom the other is judged."""
+        """Return the kinds of scripted players of this role, without keys, against which the other role is
+        evaluated."""
         return "random", "choose_first"
 
     def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
-        """Return an observation in the form people know, as views by name where it has several pieces."""
+        """Return an observation in its natural form: a dict of named views where it has several parts."""
         return obs_BO
 
     def text(self, state: State, game: int) -> str:
-        """Return one game of the batch as people read it; this waits for the device."""
+        """Return one game of the batch as text; waits for the device."""
         return "\n".join(f"{name} {value[game].tolist()}" for name, value in state.items())
 
     def told(self, role: str, action: Tensor) -> str:
-        """Return one action of a role as people read it; this waits for the device."""
+        """Return one action of a role as text; waits for the device."""
         return str(action.tolist())
 
     def over(self, state: State) -> Tensor:
-        """Return (B,) whether each game is over, ended or cut off."""
+        """Return (B,) whether each game is over, terminated or truncated."""
         done_B, truncated_B = self.done(state), self.truncated(state)
         return done_B if truncated_B is None else done_B | truncated_B
 
     def step(self, state: State, role: str, actions: Tensor) -> Step:
-        """Return what comes of the actions; a game that is over stays as it is, and nobody gains by it."""
+        """Return the result of the actions; a game that is over does not change, and its rewards are 0."""
         over_B = self.over(state)
         after, rewards_BR = self.play(state, role, actions)
         kept = {name: where(over_B, state[name], value) for name, value in after.items()}
         return Step(kept, rewards_BR.masked_fill(over_B.unsqueeze(1), 0.0))
 
     def restart(self, state: State, generator: torch.Generator) -> State:
-        """Return the state with new games in the place of those that are over."""
+        """Return the state with every game that is over replaced by a new one."""
         over_B = self.over(state)
         fresh = self.reset(len(over_B), generator)
         return {name: where(over_B, fresh[name], value) for name, value in state.items()}
 
     def check_actions(self, state: State, role: str, actions: Tensor) -> None:
-        """Raise LudusError unless these are legal actions; this waits for the device."""
+        """Raise LudusError unless these are legal actions; waits for the device."""
         self.check_role(role)
         over_B = self.over(state)
         self.check_form(role, actions, games=len(over_B))
@@ -165,7 +168,8 @@ class FusedGame(ABC):
             )
 
     def check_form(self, role: str, actions: object, *, games: int) -> None:
-        """Raise LudusError unless this is a tensor of actions for so many games; nothing waits for it."""
+        """Raise LudusError unless this is a tensor of actions for this many games; does not wait for the
+        device."""
         what, name = self.actions(role), f"the {role} of {type(self).__name__}"
         shape = (games,) if isinstance(what, Moves) else (games, len(what.low))
         if not isinstance(actions, Tensor):
@@ -184,7 +188,7 @@ class FusedGame(ABC):
             raise LudusError(f"{name} gave {actions.dtype} actions; give whole numbers")
 
     def check_role(self, role: str) -> None:
-        """Raise ConfigError unless there is such a role."""
+        """Raise ConfigError unless the role exists."""
         if role not in self.roles:
             known = nearest(role, self.roles)
             raise ConfigError(
@@ -193,7 +197,7 @@ class FusedGame(ABC):
 
 
 def where(is_so_B: Tensor, then: Tensor, otherwise: Tensor) -> Tensor:
-    """Return rows of one tensor where a condition holds for the game, of the other elsewhere."""
+    """Return the rows of one tensor where the condition holds for the game, of the other elsewhere."""
     return torch.where(is_so_B.view(-1, *[1] * (then.ndim - 1)), then, otherwise)
 
 

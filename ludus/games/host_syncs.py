@@ -1,4 +1,4 @@
-"""How often the host waits for the GPU in a round, counted as torch finds it out."""
+"""Count the host syncs of a round: the operations that wait for the GPU, as torch reports them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SIGN = "synchronizing CUDA operation"
 
 
 class HostSyncs:
-    """Counts, in the stages it is given, the operations that wait for the GPU; on the CPU there are none."""
+    """Count the host syncs in the wrapped stages; on the CPU there are none."""
 
     def __init__(self, device: torch.device) -> None:
         self._is_cuda = device.type == "cuda"
@@ -25,7 +25,7 @@ class HostSyncs:
         """The round in which counting began after the last call of `log`."""
 
     def counting(self, work: Work) -> Work:
-        """Return the work of a stage of rounds, with its waits counted on a GPU."""
+        """Return the work of a stage, with its host syncs counted on a GPU."""
         if not self._is_cuda:
             return work
 
@@ -39,7 +39,7 @@ class HostSyncs:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count the waits inside the block."""
+        """Count the host syncs inside the block."""
         mode = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -56,7 +56,7 @@ class HostSyncs:
                 )
 
     def log(self, run: Run) -> None:
-        """Log the mean of a round since the last call, if there was one."""
+        """Log the mean number per round since the last call, if rounds were counted."""
         num_rounds = 0 if self._since is None else run.counters["round"] - self._since
         if num_rounds:
             run.log.rate("host_syncs_a_round", self.num_syncs / num_rounds)

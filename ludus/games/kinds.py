@@ -1,4 +1,4 @@
-"""A section of a config becomes a game here: its `kind` names a file of `rules/` or one of your own."""
+"""Make the game of a config section: its `kind` names a file of `rules/` or a registered game."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ludus.games.first_turn import try_first_turn
 from ludus.games.game import FusedGame
 
 GameSection = Annotated[SerializeAsAny[StrictConfig], registered("game")]
-"""The section of a config that says which game is played."""
+"""The section of a config that selects the game."""
 
 
 def make_game(section: StrictConfig) -> FusedGame:
-    """Return the game of this section; its keys are the keywords that the game's class is built with.
+    """Return the game of this section; its keys are keyword arguments of the game's class.
 
-    Raises LudusError for a game that does not play its first turn as it should.
+    Raises LudusError for a game that fails the check of its first turn.
     """
     keywords = {name: getattr(section, name) for name in type(section).model_fields}
     made = find("game", keywords.pop("kind"))
@@ -45,6 +45,6 @@ def make_game(section: StrictConfig) -> FusedGame:
 
 
 def num_roles(section: StrictConfig) -> int:
-    """Return how many roles the game of this section has."""
+    """Return the number of roles of the game of this section."""
     roles = getattr(find("game", section.kind), "roles", None)  # type: ignore[attr-defined]
     return len(roles if isinstance(roles, tuple) else make_game(section).roles)

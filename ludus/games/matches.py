@@ -1,4 +1,4 @@
-"""Let players play games to their end, move by move, and tell people what happened.
+"""Play games between players to the end, move by move, and describe them as text.
 
 Shapes: B games, R roles.
 """
@@ -15,12 +15,12 @@ from ludus.core.errors import Interrupted
 from ludus.games.game import FusedGame, State
 from ludus.games.player import Player, ask, begin
 
-# Asking whether all games are over waits for a GPU, so there it is not asked at every turn.
+# Checking whether all games are over waits for a GPU, so there it is not done at every turn.
 _ASKED_EVERY = {"cuda": 8}
 
 
 class Moment(NamedTuple):
-    """One move of all games, as it was made."""
+    """One move of all games."""
 
     role: str
     actions: Tensor
@@ -43,9 +43,9 @@ def moments(
     checked: Collection[str] | None = None,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> Iterator[Moment]:
-    """Play these new games to their end, or for so many turns of every role, and yield every move.
+    """Play these new games to their end, or for this many turns of every role, and yield every move.
 
-    The actions of the roles in `checked`, by default of all, are seen to be legal. Raises Interrupted
+    The actions of the roles in `checked`, by default of all, are checked for legality. Raises Interrupted
     between two turns.
     """
     for player in players.values():
@@ -72,9 +72,9 @@ def told(
     *,
     max_turns: int,
 ) -> Iterator[str]:
-    """Yield one game as people read it: who plays, each move with the position after it, and the end.
+    """Yield one game as text: who plays, each move with the position after it, and the result.
 
-    `names` says of each role who plays it.
+    `names` maps each role to the name of its player.
     """
     state = game.reset(1, generator)
     yield "\n".join([f"{role}: {names[role]}" for role in game.roles] + [game.text(state, 0)])

@@ -25,17 +25,17 @@ from ludus.config.base import Positive, StrictConfig, validate
 from ludus.core.errors import ConfigError
 from ludus.seeds import forked
 
-# A net_arch of more layers than this is a slip of the pen: a repeat inside a repeat.
+# A net_arch of more layers than this is a mistake, such as a repeat inside a repeat.
 _MOST_LAYERS = 1000
 _WIDEST = 2**20
 _RESIDUAL = re.compile(r"r([1-9][0-9]*)")
 
 
 class Repeated(StrictConfig):
-    """Part of a net_arch, several times."""
+    """A part of a net_arch, repeated."""
 
     repeat: Positive
-    """How many times."""
+    """The number of repetitions."""
     net_arch: Annotated[NetArch, Field(min_length=1)]
     """The layers that are repeated."""
 
@@ -46,13 +46,13 @@ Repeated.model_rebuild()
 
 
 class _Read(StrictConfig):
-    """A net_arch by itself, so that its mistakes are told as those of a file are."""
+    """A net_arch alone, so that its mistakes are reported like those of a config file."""
 
     net_arch: NetArch
     """The layers."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each element that is none."""
+        """Yield a sentence for each invalid element."""
         yield from arch_problems(self.net_arch)
 
 
@@ -79,7 +79,7 @@ class ResidualBlock(nn.Module):
 def make_net(
     net_arch: Sequence[Layer | Mapping[str, object]], inputs: int, outputs: int
 ) -> nn.Sequential:
-    """Return the network of a net_arch; raise ConfigError, naming the element, where it is none."""
+    """Return the network of a net_arch; raise ConfigError that names the invalid element."""
     arch = validate(_Read, {"net_arch": list(net_arch)}, source="make_net").net_arch
     layers: list[nn.Module] = []
     width = inputs
@@ -98,7 +98,7 @@ def make_net(
 
 
 def arch_problems(net_arch: Sequence[Layer]) -> Iterator[str]:
-    """Yield a sentence for each element of a net_arch that is none, by its place."""
+    """Yield a sentence for each invalid element of a net_arch, with its position."""
     is_first, told = True, set[str]()
     for number, (place, element) in enumerate(_flat(net_arch, "net_arch")):
         if number >= _MOST_LAYERS:
@@ -123,7 +123,7 @@ def arch_problems(net_arch: Sequence[Layer]) -> Iterator[str]:
 
 
 def _flat(net_arch: Sequence[Layer], place: str) -> Iterator[tuple[str, int | str]]:
-    """Yield every element in order, with where it stands; a repeated one is yielded so many times."""
+    """Yield every element in order, with its position; repeated elements are yielded once per repetition."""
     for index, element in enumerate(net_arch):
         here = f"{place}.{index}"
         if isinstance(element, Repeated):
@@ -136,9 +136,9 @@ def _flat(net_arch: Sequence[Layer], place: str) -> Iterator[tuple[str, int | st
 def check_net(
     net: object, *, role: str, inputs: int, outputs: int, learns: bool = False
 ) -> nn.Module:
-    """Return a script's own network; raise ConfigError unless it gives a value for each action.
+    """Return a script's own network; raise ConfigError unless it returns a value for each action.
 
-    One that `learns` must give values that a gradient comes back from.
+    If it `learns`, its values must require a gradient.
     """
     if not isinstance(net, nn.Module):
         raise ConfigError(
@@ -156,10 +156,11 @@ def check_net(
 
 
 def tried(net: nn.Module, *, inputs: int, name: str, learns: bool = False) -> object:
-    """Return what a copy of a script's network says in eval mode to two rows of zeros, on its own device.
+    """Return the output of a copy of a script's network, in eval mode, for two rows of zeros on its own
+    device.
 
-    Raises ConfigError, with what the network itself raised, where it cannot take them; and where it
-    writes into them, gives no floats, or `learns` and gives what no gradient comes back from.
+    Raises ConfigError, with the network's own error, where it cannot take them; and where it writes into
+    them, returns no floats, or `learns` and returns values without a gradient.
     """
     tensors = [*net.parameters(), *net.buffers()]
     if any(is_lazy(tensor) for tensor in tensors):
@@ -190,7 +191,7 @@ def _copied(net: nn.Module, inputs: int, name: str) -> nn.Module:
 
 
 def _said(net: nn.Module, zeros: Tensor, name: str) -> object:
-    """Return what a network says; raise ConfigError unless it can be used and leaves its input alone."""
+    """Return the output of a network; raise ConfigError if it fails or writes into its input."""
     before = zeros._version
     try:
         with forked(0):
@@ -220,10 +221,10 @@ def _tensors_of(said: object) -> list[Tensor]:
 
 
 def check_apart(nets: Mapping[str, nn.Module]) -> None:
-    """Raise ConfigError where networks of two roles have a parameter in common that requires a gradient."""
+    """Raise ConfigError where the networks of two roles share a parameter that requires a gradient."""
     owners: dict[int, str] = {}
     for role, net in nets.items():
-        # A layer without a size yet is refused by whoever tries the network.
+        # A lazy layer is refused where the network is tried.
         sized = [p for p in net.parameters() if not is_lazy(p)]
         places = {p.data_ptr() for p in sized if p.requires_grad and p.numel()}
         for place in places & owners.keys():
@@ -235,7 +236,7 @@ def check_apart(nets: Mapping[str, nn.Module]) -> None:
 
 
 def shape_of(out: object) -> Any:
-    """Return the shape of a tensor, None of None, and of anything else the name of its class."""
+    """Return the shape of a tensor, None for None, and the class name of anything else."""
     if out is None:
         return None
     return tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

@@ -1,4 +1,4 @@
-"""Playoffs: every player of one role meets every player of the other in the same games.
+"""Playoffs: every player of one role plays every player of the other, from the same starts.
 
 Shapes: H players of the role that begins, A players of the other, B games.
 """
@@ -20,25 +20,25 @@ from ludus.seeds import derive
 
 @dataclass(frozen=True)
 class Playoffs:
-    """How long the games of every pair took."""
+    """The lengths of the games of every pair."""
 
     roles: tuple[str, ...]
-    """Who plays the rows and who the columns."""
+    """The role of the rows and the role of the columns."""
     hosts: tuple[str, ...]
     agents: tuple[str, ...]
     lengths: Tensor
-    """(H, A, B) in which step each game ended; the most steps where it did not."""
+    """(H, A, B) the step in which each game ended; max_steps where it did not."""
     is_finished: Tensor
     """(H, A, B) whether it ended."""
     rhos: Mapping[tuple[str, str], float]
     """Games that ended over steps that were played, by host and agent."""
 
     def mean_length(self, host: str, agent: str) -> float:
-        """Return the mean length of the games of a pair; an unfinished one counts with the most steps."""
+        """Return the mean length of the games of a pair; an unfinished game counts as max_steps."""
         return float(self.lengths[self.hosts.index(host), self.agents.index(agent)].float().mean())
 
     def __str__(self) -> str:
-        """Return a table, a row a host: the mean length of games, and how many of them ended."""
+        """Return a table with one row per host: the mean length of games, and how many of them ended."""
         left, top = self.roles
         rows = [[f"{left} \\ {top}", *self.agents]]
         for h, host in enumerate(self.hosts):
@@ -64,10 +64,11 @@ def playoffs(
     seed: int = 0,
     device: str | torch.device = "cpu",
 ) -> Playoffs:
-    """Let each host play each agent, by their names here, from the same random starts.
+    """Play each host against each agent, given by name, from the same random starts.
 
-    Hosts play the role that begins and agents the other, in any game of two roles with moves. A game
-    that is not over after `max_steps` moves of each is left. Starts that are over already are left out.
+    Hosts play the role that begins and agents the other, in any two-player game with discrete moves. A game
+    that is not over after `max_steps` moves of each role is stopped. Starts that are already over are left
+    out.
     """
     if len(game.roles) != 2:
         raise ConfigError(

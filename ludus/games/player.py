@@ -1,4 +1,4 @@
-"""Player: anything that chooses actions for a batch of games from what its role sees.
+"""Player: chooses actions for a batch of games from the observations of its role.
 
 Shapes: B games, O features of an observation, A moves.
 """
@@ -19,30 +19,30 @@ from ludus.games.game import FusedGame, Moves, State
 from ludus.nn.engines.unsaved import is_foreign
 
 PlayerSection = Annotated[SerializeAsAny[StrictConfig], registered("player")]
-"""The section of a config that names a scripted player."""
+"""The section of a config that selects a scripted player."""
 
 
 class Player(Protocol):
-    """What chooses the actions of one role."""
+    """The policy of one role."""
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return an action for each game, drawing from this generator alone.
 
-        legal_BA says which moves are legal; None means that all are. A player that remembers the games
-        has a method `begin(new_B)` besides, which `begin` below calls when games begin.
+        legal_BA is the mask of legal moves; None means that all are legal. A stateful player also has a
+        method `begin(new_B)`, which `begin` below calls when games begin.
         """
 
 
 @runtime_checkable
 class ValuesMoves(Protocol):
-    """A player that says what each of its moves is worth, so that it can explore."""
+    """A player with action values, so that it can explore."""
 
     def values(self, obs_BO: Tensor) -> Tensor:
-        """Return (B, A) how good each move is, legal or not."""
+        """Return (B, A) the value of each move, legal or not."""
 
 
 def make_player(section: StrictConfig, game: FusedGame, role: str) -> Player:
-    """Return the scripted player of this section for one role of a game; refuse one that cannot play it."""
+    """Return the scripted player of this section for one role of a game, which must be able to play it."""
     game.check_role(role)
     kind: str = section.kind  # type: ignore[attr-defined]
     player: Player = find("player", kind)(section, game, role)
@@ -54,14 +54,14 @@ AnyPlayer = Player | Mapping[str, object]
 
 
 class _Seat(StrictConfig):
-    """Where a script puts a player."""
+    """The config of a player given by a script."""
 
     player: PlayerSection
-    """Who plays."""
+    """The player."""
 
 
 def seated(given: AnyPlayer, game: FusedGame, role: str) -> Player:
-    """Return what a script gave as a player of this role."""
+    """Return the player that a script gave for this role, made from its section where it is one."""
     if isinstance(given, Mapping):
         section = validate(_Seat, {"player": dict(given)}, source=f"the {role}").player
         return make_player(section, game, role)
@@ -74,15 +74,16 @@ def seated(given: AnyPlayer, game: FusedGame, role: str) -> Player:
 
 
 def begin(player: Player, new_B: Tensor | None = None) -> None:
-    """Tell a player that remembers its games that those of a mask, or all, begin anew."""
+    """Tell a stateful player that the games of a mask, or all, are new."""
     told = getattr(player, "begin", None)
     if told is not None:
         told(new_B)
 
 
 def foreign(players: Mapping[str, Player]) -> set[str]:
-    """Return the roles that a player of no class of ludus's plays, alone or with others: whose moves are
-    looked at before they are made."""
+    """Return the roles with a player of a class outside ludus, alone or among others: their moves are
+    checked before they are made.
+    """
     return {
         role
         for role, player in players.items()
@@ -100,18 +101,18 @@ def ask(
     seen_BO: Tensor | None = None,
     is_checked: bool = True,
 ) -> Tensor:
-    """Return the actions of a player, once they are seen to be legal; 0 where a game is over.
+    """Return the actions of a player, checked for legality; 0 where a game is over.
 
-    Raises LudusError that names the game, the role and the index where they are not. This waits for the
-    device; without `is_checked`, for players of the library, only their shape and type are looked at, and
-    nothing waits. seen_BO is what the role sees, where that is known already.
+    Raises LudusError that names the game, the role and the index of an illegal action. This waits for the
+    device; without `is_checked`, for players of the library, only shape and type are checked, without a
+    host sync. seen_BO is the observation of the role, where it is already known.
     """
     obs_BO = game.observe(state, role) if seen_BO is None else seen_BO
     actions = answered(player, game, role, obs_BO, game.legal(obs_BO, role), generator)
     if not is_checked:
         return actions
     game.check_actions(state, role, actions)
-    # What stands there is read, though it is not used: -1 would be no place in a table.
+    # Actions of finished games are read, though unused: -1 would index out of a table.
     over_B = game.over(state).view(-1, *[1] * (actions.ndim - 1))
     return actions.masked_fill(over_B, 0)
 
@@ -124,12 +125,12 @@ def answered(
     legal_BA: Tensor | None,
     generator: torch.Generator,
 ) -> Tensor:
-    """Return what a player says: int64 moves, or numbers, on the device of what it saw.
+    """Return the actions of a player: int64 moves, or floats, on the device of its observation.
 
-    Raises LudusError unless it is a tensor with an action for each game; nothing waits for the device.
+    Raises LudusError unless it is a tensor with an action for each game; does not wait for the device.
     """
     if is_foreign(type(player)):
-        # It may write into what it is given, and that may be the state of the games.
+        # The player may write into its arguments, which may be the state of the games.
         own_legal = None if legal_BA is None else legal_BA.clone()
         actions = player.act(obs_BO.clone(), own_legal, generator)
     else:
@@ -141,9 +142,10 @@ def answered(
 
 
 class LeftAlone:
-    """Raise LudusError where the block writes into tensors that a network or a function is only to read.
+    """Context manager that raises LudusError if the block writes into tensors that are read-only for a
+    network or a function.
 
-    PyTorch counts the writes to a tensor and its views, so this costs next to nothing and waits for nothing.
+    PyTorch counts the writes to a tensor and its views, so this is nearly free and needs no host sync.
     """
 
     def __init__(self, who: str, *tensors: Tensor) -> None:
@@ -160,12 +162,12 @@ class LeftAlone:
             )
 
     def _writes(self) -> list[int]:
-        # Tensors of torch.inference_mode are not counted.
+        # Tensors of torch.inference_mode have no version counter.
         return [one._version for one in self._tensors if not one.is_inference()]
 
 
 def num_moves(game: FusedGame, role: str, *, who: str) -> int:
-    """Return how many moves a role has; raise ConfigError, for `who`, where its actions are numbers."""
+    """Return the number of moves of a role; raise ConfigError, naming `who`, where actions are continuous."""
     what = game.actions(role)
     if not isinstance(what, Moves):
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Let players play a batch of games, and return what one role experienced.
+"""Rollouts: play a batch of games and return the transitions of one role.
 
 Shapes: B games, T turns of the role, O features of an observation, A actions, M = T x B rows.
 """
@@ -23,18 +23,18 @@ RewardFunc = Callable[[str, Seen, Seen, Tensor], Tensor]
 
 
 class Experiences(NamedTuple):
-    """What a role saw, did and got, a row a move."""
+    """The transitions of a role, one row per move."""
 
     obs: Tensor
-    """(M, O) float32: what the role saw when it moved; `game.named(obs, role)` shows it to people."""
+    """(M, O) float32: the observation when the role moved; `game.named(obs, role)` shows it by name."""
     actions: Tensor
     """(M,) int32."""
     rewards: Tensor
-    """(M,) float32: what the role gained until its next turn."""
+    """(M,) float32: the reward of the role until its next turn."""
     dones: Tensor
-    """(M,) bool: whether the game had ended by its rules before the next turn."""
+    """(M,) bool: whether the game terminated before the next turn."""
     next_obs: Tensor
-    """(M, O) what the role saw at its next turn."""
+    """(M, O) the observation at the role's next turn."""
 
 
 def play_turns(
@@ -49,12 +49,12 @@ def play_turns(
     checked: Collection[str] = (),
     reward_func: RewardFunc | None = None,
 ) -> tuple[Experiences, Tensor]:
-    """Return the experiences of some turns of a role in all games, which are new, and (M,) which count.
+    """Return the transitions of some turns of a role in new games, and (M,) the mask of those that count.
 
-    Those of games that were over already do not, nor those that were cut off before the role could know
-    what it may do next. Nothing waits for the device, unless actions of roles in `checked` are looked at.
-    The role alone explores: another's noise would become its target.
-    What it sees next is what it really sees at its next turn, after the others have moved once.
+    Excluded are transitions of games that were already over, and of games truncated before the role's next
+    legal moves were known. Nothing waits for the device, unless actions of roles in `checked` are checked.
+    Only this role explores: another's noise would become its target. The next observation is the one at its
+    next turn, after the other roles have moved once.
     """
     for player in players.values():
         begin(player)
@@ -74,7 +74,7 @@ def play_turns(
                 player, game, state, who, generator, seen_BO=obs_BO, is_checked=is_checked
             )
             if who == role:
-                # Whoever only names a move values no other.
+                # A player without action values gets a one-hot value for the move it chose.
                 values_BA = one_hot(actions_B.long(), count).float()
                 actions_B = _explored(values_BA, game.legal(obs_BO, who), rate, generator)
         state, rewards_BR = game.step(state, who, actions_B)
@@ -122,10 +122,10 @@ def roll_out(
     exploration_rate: float = 0.0,
     reward_func: RewardFunc | None = None,
 ) -> Experiences:
-    """Play new games and return the experiences of a role, only of games that were not already over.
+    """Play new games and return the transitions of a role, without those of games that were already over.
 
-    Every player is asked for legal moves alone, and refused, with game, role and index, if it gives
-    others. This waits for the device; `play_turns` does not.
+    The moves of every player are checked: an illegal one raises an error that names game, role and index.
+    This waits for the device; `play_turns` does not.
     """
     check_rollout(game, players, role, games=games, turns=turns)
     with torch.no_grad():
@@ -146,7 +146,7 @@ def roll_out(
 def check_rollout(
     game: FusedGame, players: Mapping[str, Player], role: str, *, games: int, turns: int
 ) -> None:
-    """Raise ConfigError where this cannot be played."""
+    """Raise ConfigError where this rollout cannot be played."""
     game.check_role(role)
     check_games(games)
     if turns < 1:
@@ -160,9 +160,9 @@ def check_rollout(
 def _has_sequel(
     game: FusedGame, role: str, state: State, next_obs_BO: Tensor, done_B: Tensor
 ) -> Tensor | bool:
-    """Return where something can be said of what comes next: the game has ended, or a move is legal.
+    """Return where the next state is known: the game terminated, or a move is legal.
 
-    In a game that was cut off before the others moved, none may be: what they would have done is not known.
+    In a game truncated before the other roles moved, there may be none: their moves are not known.
     """
     legal_BA = game.legal(next_obs_BO, role)
     if legal_BA is None or game.truncated(state) is None:
@@ -171,7 +171,7 @@ def _has_sequel(
 
 
 def _own_rewards(func: RewardFunc, game: FusedGame, role: str, found: Experiences) -> Tensor:
-    """Return the rewards that a script's function gives for these experiences."""
+    """Return the rewards that a script's function computes for these transitions."""
     seen, then = game.named(found.obs, role), game.named(found.next_obs, role)
     with LeftAlone("the reward function", found.obs, found.next_obs, found.dones):
         rewards = func(role, seen, then, found.dones)

@@ -1,4 +1,4 @@
-"""What runs that are counted in rounds share: how long they are, and what follows a round."""
+"""Shared code of runs that are counted in rounds: their length, and the stages after a round."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class InRounds(Protocol):
     def evaluate_every_rounds(self) -> int: ...
     @property
     def opts_a_round(self) -> int:
-        """How many optimisation steps a round has."""
+        """The number of optimization steps per round."""
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, with the value that means never."""
 
     def replace(self, **changes: Any) -> Self: ...
     def model_copy(self, *, update: Mapping[str, Any]) -> Self: ...
@@ -44,7 +44,7 @@ C = TypeVar("C", bound=InRounds)
 
 
 def intervals_unreached(config: InRounds) -> dict[str, Any]:
-    """Return each interval that is longer than the run, and its value for never."""
+    """Return each interval that is longer than the run, with the value that means never."""
     return {key: 0 for key in _INTERVALS if getattr(config, key) > config.max_rounds}
 
 
@@ -55,8 +55,9 @@ def never_reached(config: InRounds) -> Iterator[str]:
 
 
 def with_length(config: C, max_steps: int) -> tuple[C, list[str]]:
-    """Return the config of a run of at least so many optimisation steps, in whole rounds, and a sentence
-    for each key that had to change besides its length."""
+    """Return the config of a run of at least this many optimization steps, in whole rounds, and a sentence
+    for each other key that had to change.
+    """
     if max_steps < 1:
         raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
     rounds = -(-max_steps // config.opts_a_round)
@@ -73,9 +74,9 @@ def with_length(config: C, max_steps: int) -> tuple[C, list[str]]:
 def after_a_round(
     config: InRounds, *, evaluate: Work, record: Work, save: Work
 ) -> tuple[Stage, ...]:
-    """Return the stages that follow a round: evaluate, record, save, each as often as the config says.
+    """Return the stages that follow a round: evaluate, record, save, each at its interval of the config.
 
-    A round counts as soon as its last update is made, so that what follows it is logged under it.
+    A round counts as soon as its last update is made, so that the stages after it log under its number.
     """
 
     return follow_ups(

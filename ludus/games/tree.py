@@ -1,4 +1,4 @@
-"""The tree of a game: all that can come of a position when some roles are played and others are free.
+"""Game tree: all positions reachable when some roles follow players and the others move freely.
 
 Shapes: B positions of one depth, A moves.
 """
@@ -22,28 +22,29 @@ class Position:
     """A position in which a free role is to move, or the game is over."""
 
     text: str
-    """The position as people read it."""
+    """The position as text."""
     is_over: bool
     answers: dict[int, Position] = field(default_factory=dict)
-    """What comes of each legal move of the role that is free; none where the search ended."""
+    """The position after each legal move of the free role; empty where the search ended."""
 
     @property
     def depth(self) -> int:
-        """How many free moves the longest branch has."""
+        """The number of free moves of the longest branch."""
         return max(depth for depth, _ in self._all())
 
     @property
     def size(self) -> int:
-        """How many positions there are, this one included."""
+        """The number of positions, this one included."""
         return sum(1 for _ in self._all())
 
     @property
     def is_decided(self) -> bool:
-        """Whether every branch ends with the game: then no play can last longer than the depth."""
+        """Whether every branch ends with the game: then no game can last longer than the depth."""
         return all(one.is_over for _, one in self._all() if not one.answers)
 
     def _all(self) -> Iterator[tuple[int, Position]]:
-        """Yield every position with its depth; a branch may be deeper than Python's calls."""
+        """Yield every position with its depth; iterative, since a branch may exceed Python's recursion
+        limit."""
         waiting = [(0, self)]
         while waiting:
             depth, one = waiting.pop()
@@ -51,7 +52,7 @@ class Position:
             waiting += [(depth + 1, answer) for answer in one.answers.values()]
 
     def __str__(self) -> str:
-        """Return the tree, a branch for each answer."""
+        """Return the tree as text, a branch for each answer."""
         lines, waiting = [], [("", "", self)]
         while waiting:
             head, indent, one = waiting.pop()
@@ -77,11 +78,12 @@ def game_tree(
     max_positions: int = 10_000,
     seed: int = 0,
 ) -> Position:
-    """Return all that can come of a position when the roles in `players` play and the others are free.
+    """Return the tree of a position in which the roles in `players` are played by them and the others are
+    free.
 
-    `start` is one game, in which the first role is to move: `game.start(points)` of Hironaka's game,
-    or `game.reset(1, generator)`. With {"host": ...} the answers are all those of the agent, and the depth
-    is how long a game with this host can last. Positions of one depth are played as one batch.
+    `start` is one game in which the first role is to move: `game.start(points)` of Hironaka's game, or
+    `game.reset(1, generator)`. With {"host": ...} the answers are all those of the agent, and the depth is
+    the longest game possible against this host. Positions of one depth are played as one batch.
     """
     games = len(game.over(start))
     if games != 1:
@@ -139,7 +141,7 @@ def _played(
     state: State,
     draws: torch.Generator,
 ) -> State:
-    """Return the positions after the moves of these roles; raise ConfigError where they are drawn."""
+    """Return the positions after the moves of these roles; raise ConfigError where a move is random."""
     for role in roles:
         before = draws.get_state()
         state = game.step(state, role, ask(seats[role], game, state, role, draws)).state

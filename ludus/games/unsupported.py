@@ -1,4 +1,4 @@
-"""What trainers of device games have no use for, refused in a sentence rather than ignored."""
+"""Settings that trainers of device games do not support; they raise an error rather than being ignored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.core.errors import ConfigError
 
 
 def unused_settings(settings: Settings) -> Iterator[str]:
-    """Yield each setting that would do nothing."""
+    """Yield each setting that would have no effect."""
     if settings.workers:
         yield (
             f"'settings.workers' is {settings.workers}, but the games are tensors of this process;"
@@ -24,12 +24,12 @@ def unused_settings(settings: Settings) -> Iterator[str]:
 
 
 class OwnEvaluation:
-    """A trainer that is judged by games of its config alone."""
+    """A trainer that is evaluated only by the games of its config."""
 
     config: Any
 
     def set_evaluator(self, evaluator: object) -> NoReturn:
-        """Refuse: the evaluator would never be asked."""
+        """Raise an error: the evaluator would never be called."""
         raise ConfigError(
             f"a run of kind '{self.config.kind}' is judged by the games of its section 'evaluation', so"
             f" {type(evaluator).__name__} would never be asked; change that section, or evaluate in a hook:"

@@ -1,4 +1,4 @@
-"""What an agent is to a trainer: a policy, a value and a solo answer for rows of what it sees.
+"""Agent: a policy, a value and a solo classification for rows of observations.
 
 Shapes: N rows, C channels, V symbols.
 """
@@ -18,25 +18,25 @@ from ludus.core.errors import ConfigError, LudusError
 
 
 class LoadParameters(StrictConfig):
-    """Where the weights of an agent come from."""
+    """The source of an agent's initial weights."""
 
     run: str
     """The directory of an earlier run."""
     model: str
-    """Which of its kept models, such as best or final."""
+    """One of its kept models, such as best or final."""
     agent: str
-    """Which of its agents."""
+    """One of its agents."""
 
 
 class AgentParameters(StrictConfig):
-    """What every agent is told, whatever it is made of."""
+    """The parameters of every kind of agent."""
 
     kind: str
-    """What it is: parts, or a whole agent of another kind."""
+    """The kind of agent: parts, or a whole agent of another kind."""
     update_schedule: UpdateScheduleSection
-    """In which iterations it learns; in the others it is frozen."""
+    """The iterations in which it learns; in the others it is frozen."""
     load: LoadParameters | None
-    """Begin with the weights of an agent of an earlier run; null: with fresh ones."""
+    """Start from the weights of an agent of an earlier run; null: from new ones."""
 
 
 AgentSection = Annotated[SerializeAsAny[AgentParameters], registered("arena_agent")]
@@ -52,34 +52,34 @@ class AgentOutput(NamedTuple):
 
 
 class Agent(nn.Module):
-    """Derive it for an agent of your own; which of the three methods are called is the trainer's choice."""
+    """Base class of agents; the trainer decides which of the three methods are called."""
 
     Config: ClassVar[type[AgentParameters]]
     trainer_types: ClassVar[tuple[str, ...]] = ("rl", "solo_agent")
-    """The types of trainer it can be built for; name your own too, where your class knows what it means."""
+    """The types of trainer it can be built for; add your own, where your class supports it."""
 
     def policy(self, rows: Rows) -> AgentOutput:
         """Return the logits of decision and messages."""
         raise undefined(self, "policy")
 
     def value(self, rows: Rows) -> Tensor:
-        """Return (N,) what it expects to gain."""
+        """Return (N,) values: the expected return."""
         raise undefined(self, "value")
 
     def policy_and_value(self, rows: Rows) -> tuple[AgentOutput, Tensor]:
-        """Return both; override it where one look serves both."""
+        """Return both; override it where one forward pass computes both."""
         return self.policy(rows), self.value(rows)
 
     def solo(self, rows: Rows) -> Tensor:
-        """Return (N, 2) logits of the label, by the datum alone."""
+        """Return (N, 2) logits of the label, from the datum alone."""
         raise undefined(self, "solo")
 
     def observe(self, rows: Rows) -> None:
-        """Take in the rows of an iteration when all has been learned from them, if it keeps statistics."""
+        """Update statistics with the rows of an iteration, after all updates on them, if it keeps any."""
 
     @property
     def has_observed(self) -> bool:
-        """Whether it needs to observe nothing before it is first used."""
+        """Whether it is ready for use without observing anything first."""
         return True
 
     def rates(self) -> dict[str, float]:
@@ -95,7 +95,7 @@ _RETURNS = {
 
 
 def undefined(agent: Agent, method: str) -> LudusError:
-    """Return the error that the class of an agent lacks a method that is asked for."""
+    """Return the error for a required method that the class of an agent lacks."""
     return LudusError(
         f"{type(agent).__name__} defines no '{method}', which this trainer asks its agents for; define it,"
         f" and return {_RETURNS[method]}"
@@ -113,7 +113,7 @@ def check_trainer_type(agent: type[Agent], kind: str, trainer_type: str) -> None
 
 
 def check_solo(agent: Agent, name: str) -> None:
-    """Raise LudusError unless the class of an agent defines what it answers alone."""
+    """Raise LudusError unless the class of an agent defines `solo`."""
     if getattr(agent.solo, "__func__", None) is Agent.solo:
         raise LudusError(f"agent '{name}': {undefined(agent, 'solo')}")
 
@@ -121,7 +121,7 @@ def check_solo(agent: Agent, name: str) -> None:
 def check_said(said: object, whose: str, *, rows: int, channels: int, symbols: int | None) -> int:
     """Return the number of symbols of logits; raise LudusError unless their shapes are right.
 
-    `symbols` is how many there must be; None: any number.
+    `symbols` is the required number; None: any number.
     """
     if not isinstance(said, AgentOutput):
         raise LudusError(f"{whose} returned a {type(said).__name__}; return {_RETURNS['policy']}")
@@ -141,7 +141,7 @@ def check_said(said: object, whose: str, *, rows: int, channels: int, symbols: i
 
 
 def check_value(value: object, whose: str, *, rows: int) -> None:
-    """Raise LudusError unless values are one number for each row."""
+    """Raise LudusError unless there is one value per row."""
     _check_shape(value, f"{whose} returned values", (rows,), "one number for each row")
 
 
@@ -161,8 +161,8 @@ class Factors(StrictConfig):
     body: NonNegativeFloat
     """Of the body, or of both where policy and value have one each."""
     policy_head: NonNegativeFloat
-    """Of the head that speaks and decides."""
+    """Of the policy head."""
     value_head: NonNegativeFloat
-    """Of the head that values."""
+    """Of the value head."""
     solo_head: NonNegativeFloat
-    """Of the head that answers alone."""
+    """Of the solo head."""

@@ -1,4 +1,4 @@
-"""A body looks at a datum and at the messages so far; heads speak, value and classify by what it found.
+"""Body: computes features of a datum and of the messages so far, for the heads.
 
 Shapes: N rows, R rounds, C channels, V symbols, D features.
 """
@@ -23,54 +23,55 @@ Rows = Mapping[str, Tensor]
 
 
 class BodyFeatures(NamedTuple):
-    """What a body makes of its rows."""
+    """The features that a body computes."""
 
     whole: Tensor
     """(N, D) features of the datum as a whole."""
     symbols: Tensor | None
-    """(N, V, D) features of each symbol; None where it has none to tell apart by."""
+    """(N, V, D) features of each symbol; None where symbols have no features."""
     present: Tensor | None
-    """(N, V) which symbols there are to be chosen; None: all."""
+    """(N, V) which symbols may be chosen; None: all."""
     context: Tensor | None = None
-    """(N, P, E) features that the symbols of each of P equal stretches have in common; None: nothing more."""
+    """(N, P, E) shared features of the symbols of each of P equal segments; None: no context."""
 
 
 class Body(nn.Module):
-    """Derive it, set `width` to the number of its features, and return BodyFeatures from `forward`."""
+    """Base class of bodies: set `width` to the number of features, and return BodyFeatures from `forward`."""
 
     Config: ClassVar[type[StrictConfig]]
     needs: ClassVar[tuple[str, ...]] = ()
-    """The names of the data without which it cannot be."""
+    """The names of the data that it requires."""
     has_symbols: ClassVar[bool] = True
-    """Whether it finds features of each symbol; false lets the head choose by the whole alone."""
+    """Whether it computes features of each symbol; without, the head chooses by the whole alone."""
     width: int
     """The number of features of the whole."""
     symbol_width: int = 0
     """The number of features of a symbol; 0: as many as the whole has."""
     context_width: int = 0
-    """The number of features of a stretch of symbols; 0: there is no context."""
+    """The number of features of a segment of symbols; 0: there is no context."""
     value_gain: ClassVar[float | None] = None
-    """How widely values are spread at first, for features that are spread by 1. None: 1 in envs, whose
-    returns may be large, so that small values would take long to get there, and 0.1 under protocols."""
+    """The initial scale of values, for features of scale 1. None: 1 in environments, whose returns may be
+    large, so that small values would take long to get there, and 0.1 under protocols.
+    """
 
     def forward(self, rows: Rows) -> BodyFeatures:
         """Return the features of these rows."""
         raise NotImplementedError
 
     def observe(self, rows: Rows) -> None:
-        """Take in the rows of an iteration when all has been learned from them; here, nothing is kept.
+        """Update statistics with the rows of an iteration, after all updates on them; here, none are kept.
 
-        `rows["there"]` (N,), where it is given, says in which of them the agent was there.
+        `rows["there"]` (N,), where given, is the mask of rows in which the agent was present.
         """
 
     @property
     def has_observed(self) -> bool:
-        """Whether it needs to observe nothing before it is first used."""
+        """Whether it is ready for use without observing anything first."""
         return True
 
 
 def make_body(section: StrictConfig, seen: ObservationSizes, *, agent: str) -> Body:
-    """Return the body of this section, once the scenario is seen to have what it needs."""
+    """Return the body of this section, after checking that the scenario has the data it needs."""
     kind: str = section.kind  # type: ignore[attr-defined]
     cls = find("body", kind)
     if missing := [name for name in cls.needs if name not in seen.shapes]:

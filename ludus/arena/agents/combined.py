@@ -1,4 +1,4 @@
-"""All agents as one actor with an agent dimension, each seeing only what it may.
+"""CombinedAgents: all agents as one actor with an agent dimension, each with its own observation.
 
 Shapes: A agents, C channels, R rounds, V symbols; `...` is any batch, flattened to N rows for the agents.
 """
@@ -55,13 +55,13 @@ class CombinedAgents(nn.Module):
         *,
         own: Mapping[str, ObservationSizes] = MappingProxyType({}),
     ) -> None:
-        """`data_names` are what agents see of a datum: the labels are not among them.
+        """`data_names` are the observed data: the labels are not among them.
 
-        `own` says of agents that each have data (N, A, ...) of their own how wide these are, and how many
-        symbols each has; without it all see the same and have the same symbols.
+        `own` gives, for agents that each have their own data (N, A, ...), the widths of these and the
+        numbers of symbols; without it all agents share the same data and symbols.
         """
         super().__init__()
-        # A shared body is named after the first member that holds it: the agent whose own it is.
+        # A shared body is named after the first member that holds it: the agent that owns it.
         owners = sorted(agents, key=lambda name: not getattr(agents[name], "has_own_body", True))
         self.members = nn.ModuleDict({name: agents[name] for name in owners})
         self.names = tuple(agents)
@@ -69,10 +69,10 @@ class CombinedAgents(nn.Module):
         self._own_of = [own[name] for name in agents] if own else []
         self.num_channels = len(handler.message_channel_names)
         visible_AC = handler.visibility(torch.device("cpu"))
-        # A buffer, so that it goes to the device with the weights.
+        # A buffer, so that it moves to the device with the weights.
         self.register_buffer("visible_AC", visible_AC, persistent=False)
         self.sees_all = [bool(row.all()) for row in visible_AC]
-        # Whose shapes have not been looked at: a trainer asks everybody before its run begins.
+        # The agents whose output shapes are unchecked: a trainer calls all of them before its run begins.
         self._unchecked = {method: {*self._all} for method in ("policy", "value", _BOTH)}
         self._first_said: tuple[str, int] | None = None
 
@@ -83,7 +83,7 @@ class CombinedAgents(nn.Module):
         return found
 
     def rows_of(self, index: int, batch: TensorDictBase | Mapping[str, Tensor]) -> Rows:
-        """Return what this agent sees of a batch of rows (N, ...): the data, and channels it may read."""
+        """Return this agent's observation of a batch of rows (N, ...): the data, and channels it may read."""
         rows = {name: self._own(index, name, batch[name]) for name in self.data_names}
         history_NRC = batch["message_history"]
         if not self.sees_all[index]:
@@ -91,11 +91,11 @@ class CombinedAgents(nn.Module):
         return {**rows, "message_history": history_NRC, "round": batch["round"]}
 
     def _own(self, index: int, name: str, data: Tensor) -> Tensor:
-        """Return what this agent sees of some data."""
+        """Return this agent's own slice of some data."""
         return data[:, index, : self._own_of[index].shapes[name][0]] if self._own_of else data
 
     def _padded(self, index: int, message_NCV: Tensor) -> Tensor:
-        """Return logits of as many symbols as any agent has; those that it has not are never chosen."""
+        """Return logits padded to the largest number of symbols; padding is never chosen."""
         if not self._own_of:
             return message_NCV
         most = max(own.num_symbols for own in self._own_of)
@@ -104,7 +104,7 @@ class CombinedAgents(nn.Module):
     def policy(
         self, batch: TensorDictBase | Mapping[str, Tensor], *, only: Sequence[int] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return (N, A, 3) and (N, A, C, V) logits; of agents that are not in `only`, zeros."""
+        """Return (N, A, 3) and (N, A, C, V) logits; zeros for agents that are not in `only`."""
         said = {
             index: self.member(name).policy(self.rows_of(index, batch))
             for index, name in enumerate(self.names)
@@ -119,7 +119,7 @@ class CombinedAgents(nn.Module):
         )
 
     def value(self, batch: TensorDictBase | Mapping[str, Tensor]) -> Tensor:
-        """Return (N, A, 1) what each agent expects to gain."""
+        """Return (N, A, 1) the value of each agent."""
         each = [
             self.member(name).value(self.rows_of(i, batch)) for i, name in enumerate(self.names)
         ]
@@ -130,7 +130,8 @@ class CombinedAgents(nn.Module):
     def policy_and_value(
         self, batch: TensorDictBase | Mapping[str, Tensor]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the logits and the values, each body asked once where policy and value share it."""
+        """Return the logits and the values, with one forward pass per body where policy and value
+        share it."""
         both = [
             self.member(name).policy_and_value(self.rows_of(index, batch))
             for index, name in enumerate(self.names)
@@ -144,12 +145,12 @@ class CombinedAgents(nn.Module):
         return decisions, messages, torch.stack([value for _, value in both], 1).unsqueeze(-1)
 
     def observe(self, batch: TensorDictBase | Mapping[str, Tensor], names: Collection[str]) -> None:
-        """Let the agents of these names take rows into their statistics, each what it sees of them.
+        """Update the statistics of these agents with rows, each with its own observation.
 
-        Beside that each is told in which rows it was `there`, where somebody may have left.
+        Each also gets the mask `there` of rows in which it was present, where agents may leave.
 
-        This comes after the updates that learn from the rows: an update compares with the policy that
-        acted, which saw by the statistics of then.
+        This comes after the updates on the rows: an update compares with the policy that acted, which used
+        the earlier statistics.
         """
         key = (AGENTS, "there") if isinstance(batch, TensorDictBase) else f"{AGENTS}/there"
         there_NA: Tensor | None = batch.get(key, None)  # type: ignore[arg-type]
@@ -160,7 +161,7 @@ class CombinedAgents(nn.Module):
 
     @property
     def fresh(self) -> list[str]:
-        """The agents that are to observe something before they are first used."""
+        """The agents that must observe something before they are first used."""
         return [name for name in self.names if not self.member(name).has_observed]
 
     def _check(
@@ -170,7 +171,7 @@ class CombinedAgents(nn.Module):
         values: Mapping[int, Tensor],
         batch: TensorDictBase | Mapping[str, Tensor],
     ) -> None:
-        """Look once at the shapes of what each agent returned; raise LudusError where one is wrong."""
+        """Check once the shapes of each agent's outputs; raise LudusError where one is wrong."""
         rows = batch["round"].shape[0]
         for index in sorted(self._unchecked[method] & {*said, *values}):
             whose = f"agent '{self.names[index]}': {method}"
@@ -185,7 +186,7 @@ class CombinedAgents(nn.Module):
             self._unchecked[method].discard(index)
 
     def _compare(self, whose: str, symbols: int) -> None:
-        """Raise LudusError where agents that have the same symbols speak of more or of fewer."""
+        """Raise LudusError where agents that share symbols return different numbers of them."""
         first, there = self._first_said = self._first_said or (whose, symbols)
         if symbols != there and not self._own_of:
             raise LudusError(
@@ -204,7 +205,7 @@ class CombinedAgents(nn.Module):
 
     @contextlib.contextmanager
     def trained_as_they_are(self) -> Iterator[None]:
-        """Leave which parameters are trained as it is: TorchRL's estimators make all of them so, or none."""
+        """Preserve requires_grad of all parameters: TorchRL's estimators set all of them, or none."""
         before = [(one, one.requires_grad) for one in self.parameters()]
         try:
             yield
@@ -237,7 +238,7 @@ class _OnRows(TensorDictModuleBase):
 
 
 class Speaking(_OnRows):
-    """Writes the logits of all agents; the values too where they are wanted and not there."""
+    """Writes the logits of all agents, and the values too where they are wanted and missing."""
 
     def __init__(self, agents: CombinedAgents) -> None:
         super().__init__(agents, [*LOGITS.values()])
@@ -248,7 +249,7 @@ class Speaking(_OnRows):
 
 
 class Valuing(_OnRows):
-    """Writes what all agents expect to gain; within TorchRL's `set_skip_existing`, unless it is there."""
+    """Writes the values of all agents; within TorchRL's `set_skip_existing`, unless they exist."""
 
     only_looks = True
 
@@ -263,7 +264,7 @@ class Valuing(_OnRows):
 
 
 def is_plain_look(critic: nn.Module) -> bool:
-    """Return whether a critic does nothing but write what the agents expect, so that once will do."""
+    """Return whether a critic only writes the agents' values, so that one pass is enough."""
     has_hooks = any(getattr(critic, name) for name in HOOKS)
     return vars(type(critic)).get("only_looks", False) and not has_hooks
 

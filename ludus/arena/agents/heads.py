@@ -1,4 +1,4 @@
-"""Heads: what an agent says, values and answers, by what its body found.
+"""Heads: policy, value and solo outputs from the features of a body.
 
 Shapes: N rows, C channels, V symbols, D features.
 """
@@ -16,7 +16,7 @@ from ludus.arena.agents.body import Body, BodyFeatures
 from ludus.config.base import Positive, StrictConfig
 
 ABSENT = -1e9
-"""The logit of a symbol that is not there."""
+"""The logit of an absent symbol."""
 
 
 class HeadParameters(StrictConfig):
@@ -36,9 +36,9 @@ def layers(widths: list[int]) -> nn.Sequential:
 
 
 class PolicyHead(nn.Module):
-    """Decides by the whole, and chooses a symbol for each channel by the features of each.
+    """Decides by the features of the whole, and chooses a symbol for each channel by those of each symbol.
 
-    Where symbols have no features of their own, it chooses among so many by the whole.
+    Where symbols have no features, it chooses among them by the whole.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class PolicyHead(nn.Module):
             self.by_context = nn.Linear(body.context_width, widths[0], bias=False)
         for last in (self.decide[-1], self.choose[-1]):
             assert isinstance(last, nn.Linear)
-            # A policy that begins near the uniform one tries everything.
+            # A policy that begins near uniform explores everything.
             nn.init.orthogonal_(last.weight, 0.01)
             nn.init.zeros_(last.bias)
 
@@ -69,7 +69,7 @@ class PolicyHead(nn.Module):
         return AgentOutput(self.decide(found.whole), message_NCV)
 
     def _chosen(self, symbols_NVD: Tensor, context_NPE: Tensor | None) -> Tensor:
-        """Return (N, V, C) logits; what symbols have in common passes the first layer once."""
+        """Return (N, V, C) logits; the shared context passes the first layer once."""
         first, *others = self.choose
         hidden = first(symbols_NVD)
         if self.by_context is not None:
@@ -83,7 +83,7 @@ class PolicyHead(nn.Module):
 
 
 class ValueHead(nn.Module):
-    """Says what the agent expects to gain."""
+    """Computes the value."""
 
     def __init__(self, params: HeadParameters, body: Body, *, in_env: bool) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Analysers of rollouts, a file each."""
+"""Analysers of rollouts, one per file."""

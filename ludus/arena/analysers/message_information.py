@@ -1,4 +1,4 @@
-"""The analyser `message_information`: how much the symbols that an agent says tell about the label.
+"""The analyser `message_information`: the mutual information of an agent's symbols and the label.
 
 Shapes: B episodes, T steps, A agents, C channels, V symbols, Y labels.
 """
@@ -20,7 +20,7 @@ from ludus.core.errors import ConfigError
 
 
 class MessageInformationParameters(StrictConfig):
-    """It has no keys of its own."""
+    """No options."""
 
     kind: Literal["message_information"]
     """The mutual information of the symbols of each agent and the labels."""
@@ -28,7 +28,8 @@ class MessageInformationParameters(StrictConfig):
 
 @register("analyser", "message_information")
 class MessageInformation(Analyser):
-    """Estimates mutual information, in bits, by counting; few episodes and many symbols overestimate it."""
+    """Estimates mutual information, in bits, by counting; biased upwards for few episodes and
+    many symbols."""
 
     Config = MessageInformationParameters
 

@@ -1,1 +1,1 @@
-"""What agents begin with: the weights of earlier runs, and what they learn alone before they meet."""
+"""Initialisation of agents: weights of earlier runs, and pretraining."""

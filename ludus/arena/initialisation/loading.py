@@ -1,4 +1,4 @@
-"""Agents that begin with the weights of an agent of an earlier run.
+"""Load initial weights of agents from an earlier run.
 
 They are read once, in the first stage of the plan, and a copy is kept in the run's own directory: neither a
 resume nor an evaluation needs the earlier run any more.
@@ -25,13 +25,13 @@ from ludus.store.directory import found_run
 from ludus.store.models import read_model
 from ludus.store.storage import Storage, is_safe_name
 
-# Which of these an agent has is the trainer's choice, so one that is missing is no mistake.
+# The trainer decides which of these an agent has, so a missing one is not an error.
 CHOSEN = ("value_body", "policy_head", "value_head", "solo_head")
 _MAX_BYTES = 1 << 34
 
 
 class Loading:
-    """Reads what the config's `agents.X.load` name, and gives it to the agents."""
+    """Reads the weights named by the config's `agents.X.load`, and loads them into the agents."""
 
     def __init__(self, config: ExperimentParameters, agents: CombinedAgents) -> None:
         sections = config.agents.items()
@@ -40,14 +40,14 @@ class Loading:
         self._agents = agents
 
     def stages(self) -> tuple[Stage, ...]:
-        """Return the stage that loads; none where nothing is to be loaded."""
+        """Return the loading stage; none where nothing is to be loaded."""
         if not self._named:
             return ()
         names = ", ".join(self._named)
         return (Stage(name="load_agents", work=self._load, note=f"earlier weights of {names}"),)
 
     def check(self, run: Run) -> None:
-        """Raise ConfigError, before a run begins, unless all that is named is there and fits."""
+        """Raise ConfigError, before a run begins, unless everything named exists and fits."""
         if run.files is not None and not has_begun(run.files):
             for name, section in self._named.items():
                 self._fitted(name, _read(name, section))
@@ -67,7 +67,8 @@ class Loading:
                     run.files.write(_copy(name), save(weights))
             found[name] = weights
         for name, given in found.items():
-            # Fitted here, when a lender may have loaded its body: what is not given stays as it is by now.
+            # Fitted here, when the owner of a shared body may have loaded it: weights that are not given
+            # stay current.
             weights, fresh = self._fitted(name, given)
             ModuleState(self._agents.member(name), without=()).load(weights)
             section, lender = self._named[name], self._lenders[name]
@@ -83,10 +84,10 @@ class Loading:
 def fitted(
     agent: Agent, given: Mapping[str, Tensor], name: str, *, lender: str | None
 ) -> tuple[dict[str, Tensor], list[str]]:
-    """Return all weights of an agent, with those given in their places, and the parts that stay fresh.
+    """Return all weights of an agent, with those given in their places, and the parts that stay new.
 
-    What this trainer has no use for is left out, and so is the body of an agent that looks with that of its
-    lender. Raise ConfigError where anything else is not as it is here.
+    Parts that this trainer does not use are left out, and so is a shared body that another agent owns.
+    Raises ConfigError for any other mismatch.
     """
     own = ModuleState(agent, without=()).tensors()
     here = {_part(one) for one in own}
@@ -138,7 +139,7 @@ def _copy(name: str) -> str:
 
 
 def _kept(run: Run, name: str) -> dict[str, Tensor] | None:
-    """Return what this run kept of what it loaded, if it has come to that."""
+    """Return the copy of loaded weights that this run kept, if any."""
     if run.files is None or not run.files.exists(_copy(name)):
         return None
     try:
@@ -193,7 +194,7 @@ def _of_agent(
     found = _inside(weights, f"members.{section.agent}.")
     lender = agents[section.agent].get("shares_body_of")
     if lender is not None:
-        # A body that is shared is kept once, with the agent whose own it is.
+        # A shared body is kept once, with the agent that owns it.
         body = _inside(weights, f"members.{lender}.body.")
         found |= {f"body.{name}": tensor for name, tensor in body.items()}
     return found

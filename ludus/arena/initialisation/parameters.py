@@ -14,20 +14,21 @@ from ludus.nn.optimizer import OptimizerSection
 
 
 class PretrainingParameters(SubParameters):
-    """Which bodies learn alone first, and for how long."""
+    """The bodies to pretrain, and for how long."""
 
     agents: Annotated[list[str], Field(min_length=1)]
-    """Whose bodies: those of policy and value alike, where an agent has both. Here they learn at the rate
-    of the optimizer below, whatever their learning_rate_factors and update_schedule."""
+    """The agents whose bodies are pretrained: those of policy and value alike, where an agent has both.
+    They learn at the rate of the optimizer below, whatever their learning_rate_factors and update_schedule.
+    """
     iterations: Positive
-    """How many passes over the data they learn from."""
+    """The number of passes over the training data."""
     batch_size: Positive
-    """How many data an update learns from; the last batch of a pass has what is left."""
+    """The number of data per update; the last batch of a pass has the rest."""
     optimizer: OptimizerSection
-    """How weights move along the gradient meanwhile; max_grad_norm is that of the run."""
+    """The optimizer of pretraining; max_grad_norm is that of the run."""
 
     def problems_with(self, agents: Mapping[str, AgentParameters]) -> Iterator[str]:
-        """Yield what is wrong with the names, given all agents."""
+        """Yield problems of the names, given all agents."""
         for name in self.agents:
             path, section = f"'pretraining.agents' names {name}", agents.get(name)
             lender = getattr(section, "shares_body_of", None)

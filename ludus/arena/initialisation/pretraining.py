@@ -1,7 +1,7 @@
-"""Pretraining: before agents meet, their bodies learn alone to classify the data.
+"""Pretraining: the bodies of agents first learn to classify the data, supervised.
 
 Each body learns under a solo head, as in the trainer kind `solo_agent`; then the heads are dropped, and the
-agents that are to meet take the bodies over. It is a subtree of the run's own plan, so it resumes exactly.
+agents of the run take the bodies over. It is a subtree of the run's own plan, so it resumes exactly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GUARD = DivergenceGuard(remedy="look at the data of the scenario")
 
 
 class Pretraining:
-    """Trains the bodies; a part as long as it is under way."""
+    """Trains the bodies; a part while it runs."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Pretraining:
         self._update.update = choose_engine(config.engine, subject, is_long=False).by(method)
 
     def nodes(self) -> tuple[Stage | Repeat, ...]:
-        """Return what is done before the agents meet."""
+        """Return the nodes of the plan before training."""
         step = Stage(name="pretrain_step", work=self._learn)
         batches = Repeat(name="pretraining_batch", times=self._passes.count, body=(step,))
         record = Stage(name="record_pretraining", work=self._record)
@@ -100,7 +100,7 @@ class Pretraining:
         return self._students, self._update
 
     def _begin(self, run: Run) -> None:
-        """Let the bodies begin as those of the agents do, which may have been loaded."""
+        """Copy the bodies of the agents, which may have been loaded."""
         students, _ = self._at_work()
         for name in self._names:
             for body in _bodies(self._agents.member(name))[:1]:
@@ -117,7 +117,7 @@ class Pretraining:
         students, update = self._at_work()
         found = update.take_metrics()
         GUARD.check(found, 0)
-        # Words of their own: the report draws what has the same last word in one chart, by one counter.
+        # Separate names: the report draws metrics with the same last word in one chart, by one counter.
         metrics = {_named(name): one for name, one in found.items()}
         with untouched(students.agents), forked(derive(self._seed, "arena/pretraining/evaluated")):
             for name in self._names:
@@ -131,7 +131,7 @@ class Pretraining:
         run.log.write(run)
 
     def _end(self, run: Run) -> None:
-        """Give the bodies to the agents, and drop all else."""
+        """Copy the bodies to the agents, and drop everything else."""
         students, _ = self._at_work()
         for name in self._names:
             source = students.agents.member(name).get_submodule("body")
@@ -140,7 +140,7 @@ class Pretraining:
         self._students = self._update = None
 
     def inexact_because(self) -> list[str]:
-        """Return what the students change without its being saved, as long as they are there."""
+        """Return the state that the students change without saving it, while they exist."""
         return [] if self._students is None else unsaved(self._plain_state)
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Pretraining:
         return {"update": None if self._update is None else self._update.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Load a saved state."""
         states.check_keys(state, "update")
         if state["update"] is None:
             self._students = self._update = None
@@ -159,7 +159,7 @@ class Pretraining:
 
 
 def make_pretraining(config: RlHyperParameters, instance: ScenarioInstance) -> Pretraining | None:
-    """Return the pretraining of a config, None where it asks for none."""
+    """Return the pretraining of a config; None where it has none."""
     section = config.pretraining
     if section is None:
         return None
@@ -176,6 +176,6 @@ def _copy(source: nn.Module, target: nn.Module) -> None:
 
 
 def _named(metric: str) -> str:
-    """Return what a metric of the solo update is called in a run that goes on with RL."""
+    """Return the name of a solo metric in a run that continues with RL."""
     *path, last = metric.removeprefix("train/").split("/")
     return "/".join(["pretraining", *path, f"solo_{last}"])

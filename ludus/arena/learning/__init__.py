@@ -1,1 +1,1 @@
-"""Updates: gradient steps on rows of rollouts, and what waits and is counted between them."""
+"""Updates: gradient steps on rows of rollouts, and the data and metrics held between them."""

@@ -1,7 +1,7 @@
-"""Estimate advantages of rollouts, and look at each step only once where that is enough.
+"""Advantage estimation of rollouts, with one forward pass per step where that is enough.
 
-TorchRL's estimators ask the critic for every step and for what follows it, which is the next step again
-unless an episode ends there. Where none is cut off, what follows an end counts for nothing.
+TorchRL's estimators call the critic for every step and for its successor, which is the next step again
+unless an episode ends there. Where none is truncated, the value after an end is not used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ludus.core.errors import LudusError
 def estimate(
     gae: nn.Module, agents: CombinedAgents, environment: Environment, rollouts: TensorDictBase
 ) -> None:
-    """Write advantages into rollouts (B, T), with the values and targets where the estimator gives them."""
+    """Write advantages into rollouts (B, T), with the values and targets where the estimator returns them."""
     td = environment.filled(rollouts)
     with agents.trained_as_they_are(), _valued(gae, environment, td):
         found = gae(td)
@@ -44,9 +44,9 @@ def estimate(
 
 @contextmanager
 def _valued(gae: nn.Module, environment: Environment, td: TensorDictBase) -> Iterator[None]:
-    """Let an estimator of TorchRL's find the values there, so that it does not ask for them."""
+    """Provide the values to an estimator of TorchRL, so that it does not compute them."""
     critic = gae.value_network if isinstance(gae, ValueEstimatorBase) else None
-    # Both are asked of the classes themselves: what a subclass does beside it may be another matter.
+    # Both are read from the class itself: a subclass may behave differently.
     ends_in_time = vars(type(environment)).get("ends_in_time", False)
     if critic is None or not ends_in_time or not is_plain_look(critic):
         yield

@@ -1,4 +1,4 @@
-"""What every gradient step on agents has: the learner, parts that learn at rates of their own, metrics."""
+"""GradientUpdate: the base of gradient steps on agents: learner, learning rates per part, metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.nn.update import Update
 
 
 class GradientUpdate(Update):
-    """The gradient update of agents, each with parts that learn at rates of their own.
+    """The gradient update of agents, with a learning rate for each part of each agent.
 
     The network holds the agents as its attribute `agents`. Define `_update`.
     """
@@ -44,18 +44,19 @@ class GradientUpdate(Update):
         self._statistics = statistics_of(self.learner, network, rates)
 
     def set_learning(self, agent: str, is_learning: bool) -> None:
-        """Freeze an agent, or let it learn again; parts whose factor is 0 stay frozen."""
+        """Freeze an agent, or train it again; parts whose factor is 0 stay frozen."""
         for group in self.parts_of[agent]:
             self.learner.set_frozen(group.name, group.is_frozen or not is_learning)
 
     def learn(self, columns: Sequence[Tensor], *, learning_rate: float) -> None:
-        """Take one gradient step on some rows."""
+        """Take one gradient step on a minibatch of rows."""
         self.num_counted += 1
         self.update(self.numbers(learning_rate)[0], *columns)
 
     @contextlib.contextmanager
     def _frozen_as_they_are(self) -> Iterator[None]:
-        """Let no buffer of what is frozen change in the block: statistics of a normalisation, say."""
+        """Keep the buffers of frozen parts unchanged in the block, such as the statistics of a
+        normalisation."""
         before = [[one.clone() for one in part.buffers()] for part, _ in self._statistics]
         yield
         for (part, is_frozen), own in zip(self._statistics, before, strict=True):
@@ -63,19 +64,19 @@ class GradientUpdate(Update):
                 buffer.copy_(torch.where(is_frozen, old, buffer))
 
     def _counted(self, loss: Tensor, norm: Tensor, terms: Tensor) -> Tensor:
-        """Add the metrics of an update to those not yet recorded; return its loss."""
+        """Accumulate the metrics of an update; return its loss."""
         self.totals.add_(torch.cat([torch.stack([loss, norm]), terms]))
         return loss
 
 
 def groups_of(network: nn.Module, agent: str, rates: Mapping[str, float]) -> list[Group]:
-    """Return a group for each part of an agent that has something to train."""
+    """Return a parameter group for each part of an agent that has something to train."""
     found = []
     for part, rate in rates.items():
         path = _path(agent, part)
         own = network.get_submodule(path)
         if any(parameter.requires_grad for parameter in own.parameters()):
-            # A factor of 0 is a part that never learns.
+            # A part with a factor of 0 never learns.
             name = f"{agent}/{part or 'all'}"
             found.append(Group(name, (path,), rate or 1.0, is_frozen=rate == 0))
     return found

@@ -1,4 +1,4 @@
-"""The statistics since the last record, added up, as a part; numbers stay on the device until then."""
+"""Meter: the accumulated statistics since the last record, as a part; they stay on the device until then."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.core import states
 
 
 class Meter:
-    """Adds up statistics of the same names, each time."""
+    """Accumulates statistics under the same names each time."""
 
     def __init__(self, names: Sequence[str], device: torch.device) -> None:
         self._names = sorted(names)
@@ -24,7 +24,7 @@ class Meter:
         self._totals.add_(torch.stack([statistics[name] for name in self._names]))
 
     def take(self) -> dict[str, float]:
-        """Return the means, and begin anew."""
+        """Return the means, and reset."""
         found = means(dict(zip(self._names, self._totals.clone(), strict=True)))
         self._totals.zero_()
         return found
@@ -34,6 +34,6 @@ class Meter:
         return {"totals": self._totals}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up saved sums."""
+        """Load saved sums."""
         states.check_keys(state, "totals")
         self._totals.copy_(states.like(state, "totals", self._totals))

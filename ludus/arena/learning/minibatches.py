@@ -1,4 +1,4 @@
-"""Which rows of an iteration each update learns from: every one once an epoch, in an order of its own."""
+"""Minibatches: the rows of each update; every row once per epoch, reshuffled each epoch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Minibatches:
     def __init__(
         self, config: RlHyperParameters, device: torch.device, *, together: int = 1
     ) -> None:
-        """So many rows after another stay `together`, in their order: the steps of an env, say."""
+        """`together` consecutive rows stay together, in their order: the steps of an env, for example."""
         self._seed, self._epochs = config.seed, config.rl.num_epochs
         self._num_rows, self._size = config.frames_per_batch, config.rl.minibatch_size
         self.count = self._num_rows // self._size
@@ -24,7 +24,7 @@ class Minibatches:
         self._order = torch.zeros(0, dtype=torch.int64)
 
     def __call__(self, iteration: int, epoch: int, index: int) -> Tensor:
-        """Return (M,) the places of one minibatch."""
+        """Return (M,) the indices of one minibatch."""
         if self._key != (iteration, epoch):
             source = generator(self._seed, "arena/minibatches", iteration * self._epochs + epoch)
             firsts = torch.randperm(self._num_rows // self._together, generator=source)

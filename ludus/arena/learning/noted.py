@@ -1,4 +1,5 @@
-"""What a trainer says of itself: what fit changed, how updates are executed, and what no checkpoint holds."""
+"""Notes of a trainer for the log: what fit changed, how updates are executed, and what no
+checkpoint holds."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ludus.session.begun import CHANGED
 
 
 class Noted:
-    """The methods that tell it, for trainers that note it while they prepare."""
+    """Logs the notes that a trainer collects in `prepare`."""
 
     run: Run
     _notes: list[str]
@@ -16,12 +17,12 @@ class Noted:
     _plain_state: PlainState
 
     def open(self) -> None:
-        """Say what fit changed, and how the updates are executed."""
+        """Log what fit changed, and how the updates are executed."""
         for note in self._notes:
             self.run.tell(note, event=CHANGED)
         for note in self._engine_notes:
             self.run.tell(note, event="engine")
 
     def inexact_because(self) -> list[str]:
-        """Return what a network of a script changes without its being saved."""
+        """Return a script's network if it changes state without saving it."""
         return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []

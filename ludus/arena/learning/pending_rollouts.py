@@ -1,4 +1,4 @@
-"""What waits between the stages of an iteration, as a part: rollouts to estimate, rows to learn from."""
+"""Data between the stages of an iteration, as a part: rollouts to estimate, rows to learn from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ludus.core.errors import CheckpointError
 
 _NOTHING = "the rollouts of this iteration are not there; resume from a checkpoint that holds them"
 Kinds = Mapping[str, Tensor]
-"""By column, a tensor on the meta device of the shape and type that it has."""
+"""By column, a tensor on the meta device with its shape and type."""
 
 
 class PendingRollouts:
@@ -27,14 +27,14 @@ class PendingRollouts:
         self._rollouts_like, self._rows_like, self._device = rollouts, rows, device
 
     def take_rollouts(self) -> TensorDict:
-        """Return the rollouts that are to be estimated, which wait no more."""
+        """Return and release the rollouts to estimate."""
         found, self.rollouts = self.rollouts, None
         if found is None:
             raise CheckpointError(_NOTHING)
         return found
 
     def take_rows(self, *, is_last: bool) -> dict[str, Tensor]:
-        """Return the rows to learn from; after the last update they wait no more."""
+        """Return the rows to learn from; release them at the last update."""
         found = self.rows
         if found is None:
             raise CheckpointError(_NOTHING)
@@ -42,12 +42,12 @@ class PendingRollouts:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what waits, or None for what does not."""
+        """Return the pending data, None for each that is absent."""
         rollouts = None if self.rollouts is None else to_columns(self.rollouts)
         return {"rollouts": rollouts, "rows": None if self.rows is None else dict(self.rows)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what waited."""
+        """Restore the pending data."""
         states.check_keys(state, "rollouts", "rows")
         rollouts = self._read(state, "rollouts", self._rollouts_like)
         self.rows = self._read(state, "rows", self._rows_like)
@@ -65,7 +65,7 @@ class PendingRollouts:
 
 
 def kinds_of(columns: Mapping[str, Tensor], batch: tuple[int, ...], num_dims: int) -> Kinds:
-    """Return columns of this many examples, of which these are some, without memory."""
+    """Return columns for this many examples on the meta device, of the kinds of the given ones."""
     return {
         name: torch.empty(*batch, *tensor.shape[num_dims:], dtype=tensor.dtype, device="meta")
         for name, tensor in columns.items()

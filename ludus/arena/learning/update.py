@@ -22,16 +22,16 @@ from ludus.nn.optimizer import OptimizerConfig
 
 Forward = Callable[..., Any]
 _WORTH_COMPILING = 4_000_000
-"""From so many rows in all updates on, the minute or more that compiling takes is gained back."""
+"""The number of rows in all updates from which the minute or more of compiling pays."""
 
 
 class Learned(nn.Module):
-    """The agents, the loss module and what estimates advantages, as one network.
+    """The agents, the loss module and the advantage estimator, as one network.
 
-    The latter two may have parameters and buffers of their own.
+    The latter two may have their own parameters and buffers.
 
-    Called with the columns of a minibatch it returns the loss and its terms; called with the columns that
-    agents see alone it only lets them look, so that their statistics take in the batch.
+    Called with the columns of a minibatch it returns the loss and its terms; called with only the
+    observations it makes a forward pass of the agents, so that their statistics take in the batch.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Learned(nn.Module):
         self.terms: tuple[str, ...] = ()
 
     def lay_out(self, rows: TensorDictBase, columns: Sequence[str]) -> None:
-        """Take the names of the columns, and find out which terms the loss has."""
+        """Take the names of the columns, and find the terms of the loss."""
         self.names = tuple(columns)
         self.seen = (*self.agents.data_names, "message_history", "round")
         found = self.objective(rows)
@@ -65,13 +65,13 @@ class Learned(nn.Module):
 
     @property
     def losses(self) -> list[str]:
-        """The terms that are added up to the loss."""
+        """The terms whose sum is the loss."""
         return [name for name in self.terms if name.startswith("loss_")]
 
     def forward(self, *columns: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the loss, and all terms in the order of their names."""
         if len(columns) == len(self.seen) != len(self.names):
-            # What the loss asks is all that an agent must have.
+            # An agent needs only the methods that the loss calls.
             asks_values = getattr(self.objective, "asks_values", True)
             ask = self.agents.policy_and_value if asks_values else self.agents.policy
             ask(named(self.seen, columns))
@@ -113,12 +113,12 @@ class ArenaUpdate(GradientUpdate):
     def choose_engine(
         self, key: EngineKey, *, num_rows: int, has_begun: bool, tell: Callable[[str], None]
     ) -> tuple[EngineName, list[str]]:
-        """Let an engine execute the update; return which, and what the user is told of it.
+        """Choose the engine of the update; return it, and the messages for the user.
 
-        `num_rows` is how many rows all updates of the run learn from.
+        `num_rows` is the number of rows in all updates of the run.
         """
         learned = self.learned
-        # Asked of the class itself: what a subclass adds may be nothing for a compiler.
+        # Read from the class itself: a subclass may not compile.
         compiles = vars(type(learned.objective)).get("compiles", False)
         surely_compiles = compiles and is_plain([learned.agents])
         chosen = choose_engine(
@@ -136,7 +136,7 @@ class ArenaUpdate(GradientUpdate):
             loss, told = net(*columns)
             return loss, told
 
-        # A ratio compares with the policy that acted, so this one is computed in the same mode.
+        # The ratio compares with the policy that acted, so the network is in the same mode here.
         loss, norm, told = self.learner.step(loss_fn, learning_rate, in_train_mode=False)
         if self._has_statistics:
             with self._frozen_as_they_are():

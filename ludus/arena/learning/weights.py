@@ -17,9 +17,9 @@ _PREFIX = "agents."
 
 
 def of_agents(saved: Mapping[str, Tensor], agents: CombinedAgents) -> dict[str, Tensor]:
-    """Return the weights of agents out of those of a network that holds them as its `agents`.
+    """Return the weights of agents from those of a network that holds them as its `agents`.
 
-    Raise StateError unless they are weights of such agents.
+    Raises StateError unless they fit the agents.
     """
     named = saved.items()
     own = {name.removeprefix(_PREFIX): one for name, one in named if name.startswith(_PREFIX)}
@@ -29,14 +29,14 @@ def of_agents(saved: Mapping[str, Tensor], agents: CombinedAgents) -> dict[str, 
 
 @contextlib.contextmanager
 def untouched(agents: CombinedAgents) -> Iterator[None]:
-    """Let the block ask the agents; it leaves no trace in buffers, extra state and plain attributes."""
+    """Restore buffers, extra state and plain attributes of the agents after the block."""
     weights = {name for name, _ in agents.named_parameters()}
     with ModuleState(agents, without=weights).kept(), plain_state_set_aside(agents):
         yield
 
 
 class AgentWeights:
-    """All that decides what the agents compute, by name."""
+    """The complete state of the agents, by name."""
 
     def __init__(self, agents: CombinedAgents) -> None:
         self._held = ModuleState(agents, without=())
@@ -47,12 +47,12 @@ class AgentWeights:
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
 
     def check(self, saved: Mapping[str, Tensor]) -> None:
-        """Raise StateError unless these are weights of such agents."""
+        """Raise StateError unless these weights fit the agents."""
         self._held.check(saved)
 
     @contextlib.contextmanager
     def swapped_weights(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Let the block ask the agents with these weights; after it, they have their own again."""
+        """Load these weights into the agents inside the block, and restore the old ones after it."""
         self.check(weights)
         own = self.copied()
         try:
@@ -66,7 +66,7 @@ class AgentWeights:
         return {"weights": self._held.tensors()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy saved weights in."""
+        """Load saved weights."""
         states.check_keys(state, "weights")
         with states.within("weights"):
             self._held.load(states.mapping(state, "weights"))

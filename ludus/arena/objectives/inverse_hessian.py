@@ -1,8 +1,8 @@
-"""A vector times the inverse of a damped Hessian, of which only products with vectors are known.
+"""Inverse-Hessian-vector products of a damped Hessian that is known only by its products with vectors.
 
 Each solves (H + rho I) x = v. The damping rho keeps x finite along directions in which the Hessian is flat.
-No product is looked at on the host, and none draws a random number, so engines can repeat them and a
-resumed run makes the same.
+No product is read on the host, and none draws a random number, so engines can replay them and a resumed run
+computes the same.
 
 Shapes: n parameters, k columns.
 """
@@ -24,40 +24,42 @@ Product = Callable[[Tensor], Tensor]
 
 
 class NystromParameters(SubParameters):
-    """Some columns of the Hessian stand for all of it."""
+    """Nystrom approximation by some columns of the Hessian."""
 
     kind: Literal["nystrom"]
     """The inverse is that of the Nystrom approximation by a few columns of the Hessian."""
     rank: Positive
-    """How many columns: those of the parameters along which the leader's loss is steepest."""
+    """The number of columns: those of the parameters with the largest gradient of the leader's loss."""
     rho: PositiveFloat
-    """What is added to the diagonal of the Hessian; the larger, the less followers respond."""
+    """The damping, added to the diagonal of the Hessian; the larger, the less followers respond."""
 
 
 class ConjugateGradientParameters(SubParameters):
-    """The equation is solved step by step, along conjugate directions."""
+    """The conjugate gradient method."""
 
     kind: Literal["conjugate_gradient"]
-    """The inverse is applied by steps of the conjugate gradient method, up to a direction in which the
-    damped Hessian bends downwards."""
+    """The inverse is applied by the conjugate gradient method, stopped at a direction of negative curvature
+    of the damped Hessian.
+    """
     iterations: Positive
-    """How many steps."""
+    """The number of steps."""
     rho: PositiveFloat
-    """What is added to the diagonal of the Hessian; the larger, the less followers respond."""
+    """The damping, added to the diagonal of the Hessian; the larger, the less followers respond."""
 
 
 class NeumannParameters(SubParameters):
-    """The inverse is summed up as a series."""
+    """The Neumann series."""
 
     kind: Literal["neumann"]
     """The inverse is applied by the first terms of the Neumann series."""
     iterations: Positive
-    """How many terms follow the first."""
+    """The number of terms after the first."""
     rho: PositiveFloat
-    """What is added to the diagonal of the Hessian; the larger, the less followers respond."""
+    """The damping, added to the diagonal of the Hessian; the larger, the less followers respond."""
     scale: PositiveFloat
-    """What the damped Hessian is multiplied by; the series converges where that is below 2 over its largest
-    eigenvalue."""
+    """The factor of the damped Hessian; the series converges where it is below 2 over the largest
+    eigenvalue.
+    """
 
 
 InverseHessianSection = Annotated[
@@ -67,7 +69,7 @@ InverseHessian = NystromParameters | ConjugateGradientParameters | NeumannParame
 
 
 def inverse_product(params: InverseHessian, product: Product, vector: Tensor) -> Tensor:
-    """Return x (n,) with (H + rho I) x = v, or what comes near it."""
+    """Return x (n,) with (H + rho I) x = v, or an approximation of it."""
     if isinstance(params, NystromParameters):
         return nystrom(product, vector, rank=params.rank, rho=params.rho)
     if isinstance(params, ConjugateGradientParameters):
@@ -84,11 +86,11 @@ def nystrom(product: Product, vector: Tensor, *, rank: int, rho: float) -> Tenso
     """
     places_k = vector.abs().topk(min(rank, len(vector))).indices
     units_kn = vector.new_zeros(len(places_k), len(vector)).scatter_(1, places_k[:, None], 1.0)
-    # In double precision: with a small rho two large terms all but cancel.
+    # In double precision: with a small rho two large terms nearly cancel.
     columns_nk = torch.stack([product(unit) for unit in units_kn], 1).double()
     crossed_kk = columns_nk.index_select(0, places_k)
     inner_kk = crossed_kk + columns_nk.T @ columns_nk / rho
-    # A parameter that does nothing has a column of zeros, which alone would make the matrix singular.
+    # An unused parameter has a column of zeros, which would make the matrix singular.
     jitter = 1e-12 * (1.0 + inner_kk.diagonal().abs().amax())
     inner_kk = inner_kk + jitter * torch.eye(
         len(places_k), dtype=torch.float64, device=vector.device
@@ -99,9 +101,9 @@ def nystrom(product: Product, vector: Tensor, *, rank: int, rho: float) -> Tenso
 
 
 def solved(matrix_kk: Tensor, vector_k: Tensor) -> Tensor:
-    """Return the solution of a small system by elimination, the largest pivot first.
+    """Return the solution of a small system by Gaussian elimination with pivoting.
 
-    Of plain operations: torch's own solvers may let the host wait for CUDA, which a CUDA graph cannot.
+    In plain operations: torch's own solvers may cause a host sync, which a CUDA graph cannot capture.
     """
     rows = torch.cat([matrix_kk, vector_k[:, None]], 1)
     order_k = torch.arange(len(vector_k), device=vector_k.device)
@@ -116,18 +118,19 @@ def solved(matrix_kk: Tensor, vector_k: Tensor) -> Tensor:
 
 
 def conjugate_gradient(product: Product, vector: Tensor, *, iterations: int, rho: float) -> Tensor:
-    """Return the solution after so many steps from 0; where the curvature is not positive it stays."""
+    """Return the solution after this many steps from 0; it stops where the curvature is not positive."""
     found, left = torch.zeros_like(vector), vector
     along, square = left, left.dot(left)
-    # Once it is solved, what is left is rounding, and its ratios have no derivative.
+    # After convergence only rounding errors are left, and their ratios have no derivative.
     negligible = torch.finfo(vector.dtype).eps ** 2 * square.detach()
     goes_on = torch.ones_like(square, dtype=torch.bool)
     for _ in range(iterations):
         bent = product(along) + rho * along
         curvature = along.dot(bent)
-        # Far from its optimum a follower's loss may bend downwards, where the equation has no meaning.
+        # Far from its optimum a follower's loss may have negative curvature, where the equation has no
+        # meaning.
         goes_on = goes_on & (curvature > 0) & (square > negligible)
-        # Divided by 1 where it stays: a derivative of 0 / 0 would not be finite, though nobody takes it.
+        # Divided by 1 where it has stopped: the derivative of 0 / 0 would not be finite, even unused.
         length = torch.where(goes_on, square / torch.where(goes_on, curvature, 1.0), 0.0)
         found = found + length * along
         left = left - length * bent

@@ -1,8 +1,8 @@
-"""What every loss module of the arena is: one of TorchRL's that knows the keys of rollouts, and the masks.
+"""Objective: the base class of loss modules, TorchRL's LossModule with the keys of rollouts and the masks.
 
-A policy term is averaged over the agents and steps that had a turn, a value term over the steps in which
-an agent was there, of episodes that were not over. Where everybody always has a turn these are TorchRL's
-own means.
+A policy term is averaged over the agents and steps that had a turn, a value term over the steps in which an
+agent was present, of episodes that were not over. Where everybody always has a turn these are TorchRL's own
+means.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ludus.arena.libraries import GAE, LossModule, TensorDictBase, ValueEstimato
 from ludus.core.errors import LudusError
 
 VALUE_TERMS = ("loss_critic",)
-"""The terms that are averaged over all agents that are there; the others over those that had a turn."""
+"""The terms that are averaged over all agents that are present; the others over those that had a turn."""
 KEYS = {
     "action": ACTION,
     "sample_log_prob": LOG_PROB,
@@ -37,20 +37,22 @@ KEYS = {
     "advantage": ADVANTAGE,
     "value_target": VALUE_TARGET,
 }
-"""Where each tensor that a loss of TorchRL reads is in a rollout, for its `set_keys`."""
+"""The location in a rollout of each tensor that a loss of TorchRL reads, for its `set_keys`."""
 
 
 class Objective(LossModule):
-    """Derive it, beside a loss of TorchRL's or alone, and return terms `loss_...` from `forward`."""
+    """Base class of losses: derive it, alone or with a loss of TorchRL, and return terms `loss_...` from
+    `forward`."""
 
     asks_values: bool = True
-    """Whether it asks agents for their values; one that does not needs none of them."""
+    """Whether it needs the agents' values."""
     compiles: ClassVar[bool] = False
-    """Whether torch's compiler surely takes it whole, so that long runs may be compiled unasked; said in
-    each class, and not inherited."""
+    """Whether torch.compile is known to compile it as a whole, so that long runs may compile by default;
+    set in each class, and not inherited.
+    """
 
     def set_arena_keys(self) -> None:
-        """Tell TorchRL where in a rollout everything stands; for losses that derive one of its own."""
+        """Set TorchRL's keys to those of rollouts; for losses that derive one of its own."""
         known = {name for name in vars(self.default_keys) if not name.startswith("_")}
         known |= set(getattr(self.default_keys, "__dataclass_fields__", {}))
         self.set_keys(**{name: key for name, key in KEYS.items() if name in known})
@@ -58,7 +60,7 @@ class Objective(LossModule):
     def make_value_estimator(
         self, value_type: ValueEstimators | None = None, **hyperparams: float
     ) -> LossModule:
-        """Make the estimator of advantages, with `gamma` and `lmbda`, of the values of `critic_network`."""
+        """Make the advantage estimator, with `gamma` and `lmbda`, on the values of `critic_network`."""
         inherited = super().make_value_estimator
         if inherited.__func__ is not LossModule.make_value_estimator:
             inherited(value_type, **hyperparams)
@@ -80,7 +82,7 @@ class Objective(LossModule):
         return self
 
     def averaged(self, name: str, term: Tensor, td: TensorDictBase) -> Tensor:
-        """Return the mean of a term (N, A) or (N, A, 1) over what counts."""
+        """Return the masked mean of a term (N, A) or (N, A, 1)."""
         if term.ndim == 0:
             return term
         counts = has_turn(td) if name not in VALUE_TERMS else is_there(td)
@@ -95,13 +97,14 @@ def has_turn(td: TensorDictBase) -> Tensor:
 
 
 def is_there(td: TensorDictBase) -> Tensor:
-    """Return (..., A), or (..., 1) for all, who has not left an episode that goes on."""
+    """Return (..., A), or (..., 1) for all, who is still present in an episode that is not over."""
     found: Tensor | None = td.get(("agents", "there"), None)
     return td["mask"].unsqueeze(-1) if found is None else found
 
 
 def standardised(values: Tensor, counts: Tensor) -> Tensor:
-    """Return values (N, A, 1) brought to mean 0 and deviation 1 for each agent, over the rows that count."""
+    """Return values (N, A, 1) normalised to mean 0 and standard deviation 1 per agent, over the rows that
+    count."""
     weights = counts.unsqueeze(-1).to(values.dtype)
     number = weights.sum(0, keepdim=True)
     mean = (values * weights).sum(0, keepdim=True) / number.clamp_min(1.0)

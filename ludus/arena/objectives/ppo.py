@@ -1,8 +1,8 @@
-"""Proximal policy optimisation for several agents (IPPO): TorchRL's clipped and KL-penalised losses.
+"""Proximal policy optimization for several agents (IPPO): TorchRL's clipped and KL-penalised losses.
 
-TorchRL's own forward waits for the device in places (is an entropy finite, is the KL too large), asks a body
-once for the policy and once for the value, and averages over agents that had no turn. The methods here
-replace those places and nothing else.
+TorchRL's own forward causes host syncs (is an entropy finite, is the KL too large), calls a body once for
+the policy and once for the value, and averages over agents that had no turn. The methods here replace those
+places and nothing else.
 
 Shapes: N rows, A agents.
 """
@@ -38,54 +38,57 @@ _FOUND = ("agents", "found_value")
 _UNMOVED = 1e-6
 """A divergence below this is rounding: the policy has not been updated yet."""
 _FARTHEST = 1e6
-"""How many times larger or smaller beta may become than it began: at 0 or at infinity it would stay."""
+"""The bound of beta's growth and decay, as a factor of its initial value: it could not return from 0 or
+infinity."""
 
 
 class ClipParameters(SubParameters):
-    """An update is kept near the policy that acted by clipping ratios."""
+    """The clipped PPO objective."""
 
     kind: Literal["clip"]
-    """Take no gradient that would move the ratio of probabilities further than allowed."""
+    """Clip the probability ratio: no gradient moves it further than allowed."""
     clip: Annotated[float, Field(gt=0, lt=1)]
-    """How far an update may move the probability of an action, as a ratio from 1."""
+    """The clip range of the probability ratio, as a distance from 1."""
 
 
 class KlPenaltyParameters(SubParameters):
-    """An update is kept near the policy that acted by a penalty on the KL divergence from it."""
+    """The PPO objective with a KL penalty."""
 
     kind: Literal["kl_penalty"]
-    """Add the KL divergence to the loss, times a factor beta. Each update adapts it by the divergence that
-    the updates before it in the iteration have led to."""
+    """Add the KL divergence from the policy that acted to the loss, times the KL coefficient beta. Each
+    update adapts beta by the divergence after the earlier updates of the iteration.
+    """
     target: PositiveFloat
-    """The KL divergence that beta steers to."""
+    """The target of the KL divergence."""
     beta: PositiveFloat
-    """The factor of the KL divergence at the beginning."""
+    """The initial KL coefficient."""
     increment: Annotated[float, Field(ge=1)]
-    """What beta is multiplied by when the divergence is more than 1.5 times its target."""
+    """The factor of beta when the divergence is more than 1.5 times its target."""
     decrement: Annotated[float, Field(gt=0, le=1)]
-    """What beta is multiplied by when the divergence is less than its target divided by 1.5."""
+    """The factor of beta when the divergence is less than its target divided by 1.5."""
 
 
 PpoLossSection = Annotated[ClipParameters | KlPenaltyParameters, Field(discriminator="kind")]
 
 
 class PpoParameters(SubParameters):
-    """What PPO reads besides `rl`."""
+    """The parameters of PPO besides `rl`."""
 
     loss: PpoLossSection
-    """How an update is kept near the policy that acted: clip or kl_penalty."""
+    """The PPO objective: clip or kl_penalty."""
     value_coef: PositiveFloat
-    """How much the value's loss counts beside the policy's."""
+    """The coefficient of the value loss."""
     entropy_coef: NonNegativeFloat
-    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    """The coefficient of the entropy bonus, against becoming deterministic too soon."""
     normalise_advantage: bool
-    """Bring the advantages of each agent, over its own turns in a minibatch, to mean 0 and deviation 1."""
+    """Normalise the advantages of each agent, over its own turns in a minibatch, to mean 0 and standard
+    deviation 1."""
     value_clip: PositiveFloat | None
-    """How far a value may move from the one before the updates; null lets it go."""
+    """The clip range of a value around the one before the updates; null does not clip."""
 
 
 class _SharedLook(Valuing):
-    """Stands where TorchRL asks the critic: where the policy's look has found the values, it takes those."""
+    """The critic for TorchRL: it reuses the values of the policy's forward pass, where they exist."""
 
     only_looks = True
 
@@ -96,7 +99,7 @@ class _SharedLook(Valuing):
 
 
 class _Ppo(Objective):
-    """The places of TorchRL's PPO that are replaced, for both losses."""
+    """The overridden methods of TorchRL's PPO, for both losses."""
 
     agents: CombinedAgents
 
@@ -121,7 +124,7 @@ class _Ppo(Objective):
         return standardised(advantage, has_turn(tensordict))
 
     def loss_critic(self, tensordict: TensorDictBase) -> tuple[Tensor, Tensor | None, None]:
-        """Return the loss of the values, a number for each row and agent."""
+        """Return the value loss, a number for each row and agent."""
         keys = self.tensor_keys
         target, before = tensordict[keys.value_target], tensordict.get(keys.value, None)
         value = self.critic_network(tensordict)[keys.value]
@@ -133,7 +136,7 @@ class _Ppo(Objective):
         return self.critic_coeff * loss, None, None
 
     def _reduce_loss(self, loss: Tensor, *args: object, **keywords: object) -> Tensor:
-        return loss  # averaged below, when the name of the term is known
+        return loss  # averaged later, when the name of the term is known
 
     def _averaged(self, terms: TensorDictBase, td: TensorDictBase) -> TensorDict:
         found = {name: terms[name] for name in terms.keys() if name.startswith("loss_")}  # noqa: SIM118
@@ -144,7 +147,7 @@ class _Ppo(Objective):
 
 
 def _of_turns(mean: Tensor, td: TensorDictBase) -> Tensor:
-    """Return a mean over all agents and rows as one over those with a turn; the others added nothing."""
+    """Return a mean over all agents and rows as one over those with a turn; the others added 0."""
     turns = has_turn(td)
     return mean.mean() * (turns.numel() / turns.sum().clamp_min(1))
 
@@ -154,7 +157,7 @@ def _networks(agents: CombinedAgents) -> tuple[nn.Module, nn.Module]:
 
 
 class ClipPpo(_Ppo, ClipPPOLoss):
-    """TorchRL's clipped loss, for turns."""
+    """TorchRL's clipped loss, masked by turns."""
 
     compiles = True
 
@@ -176,12 +179,12 @@ class ClipPpo(_Ppo, ClipPPOLoss):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return the terms of the loss."""
-        # By name: TorchRL gives every class of its kind a forward of its own.
+        # Called on the class: TorchRL wraps the forward of each of its classes.
         return self._averaged(ClipPPOLoss.forward(self, tensordict), tensordict)
 
 
 class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
-    """TorchRL's KL-penalised loss, for turns; the factor of the penalty is steered on the device."""
+    """TorchRL's KL-penalised loss, masked by turns; beta is adapted on the device."""
 
     compiles = True
 
@@ -214,7 +217,7 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
         )
         log_weight, now, kl_approx, _ = self._log_weight(td, adv_shape=advantage.shape[:-1])
         kl = kl_divergence(before, now).unsqueeze(-1)
-        # A copy, for it is steered below, before the gradient is computed.
+        # A copy, as beta is adapted below, before the gradient is computed.
         beta = self.beta.clone()
         terms = {
             "loss_objective": -(log_weight.exp() * advantage - beta * kl),
@@ -230,7 +233,8 @@ class KlPenaltyPpo(_Ppo, KLPENPPOLoss):
     def _steer(self, kl: Tensor) -> None:
         with torch.no_grad():
             up = torch.where(kl > 1.5 * self.dtarg, self.increment, 1.0)
-            # In the first update of an iteration the policy is still the one that acted: that tells nothing.
+            # In the first update of an iteration the policy is still the one that acted, so its KL is
+            # uninformative.
             has_moved = kl > _UNMOVED
             down = torch.where((kl < self.dtarg / 1.5) & has_moved, self.decrement, 1.0)
             self.beta.mul_(up * down).clamp_(*self.reach)

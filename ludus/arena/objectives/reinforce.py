@@ -1,7 +1,7 @@
-"""REINFORCE for several agents: the log probability of what was done, times what came of it.
+"""REINFORCE for several agents: the log-probability of an action times its return or advantage.
 
-Each agent is weighed by its own rewards alone. TorchRL's loss asks a critic in any case, and averages over
-agents that had no turn; here the critic is asked where its advantages are wanted.
+Each agent is weighted by its own rewards alone. TorchRL's loss always calls a critic, and averages over
+agents that had no turn; here the critic is called only where its advantages are used.
 
 Shapes: B envs, T steps, N rows, A agents.
 """
@@ -32,37 +32,38 @@ from ludus.config.base import NonNegativeFloat, PositiveFloat
 
 
 class RewardToGoParameters(SubParameters):
-    """An action is weighed by what was gained from its step on, without a critic."""
+    """The weight of an action is its reward-to-go, without a critic."""
 
     kind: Literal["reward_to_go"]
     """The discounted rewards from the step of the action to the end of the episode."""
 
 
 class AdvantageParameters(SubParameters):
-    """An action is weighed by how much more was gained than the critic expected."""
+    """The weight of an action is its advantage, by a critic."""
 
     kind: Literal["advantage"]
-    """Generalised advantages, by the critic's values and `rl.gae_lambda`."""
+    """Generalised advantage estimation, by the critic's values and `rl.gae_lambda`."""
     value_coef: PositiveFloat
-    """How much the value's loss counts beside the policy's."""
+    """The coefficient of the value loss."""
 
 
 WeightSection = Annotated[RewardToGoParameters | AdvantageParameters, Field(discriminator="kind")]
 
 
 class ReinforceParameters(SubParameters):
-    """What REINFORCE reads besides `rl`."""
+    """The parameters of REINFORCE besides `rl`."""
 
     weight: WeightSection
-    """What an action is weighed by: reward_to_go, or a critic's advantage."""
+    """The weight of an action: reward_to_go, or a critic's advantage."""
     entropy_coef: NonNegativeFloat
-    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    """The coefficient of the entropy bonus, against becoming deterministic too soon."""
     normalise_weight: bool
-    """Bring the weights of each agent, over its own turns in a minibatch, to mean 0 and deviation 1."""
+    """Normalise the weights of each agent, over its own turns in a minibatch, to mean 0 and standard
+    deviation 1."""
 
 
 class RewardToGo(nn.Module):
-    """Stands in the place of an advantage estimator: the weight of a step is what is gained from it on."""
+    """Reward-to-go in place of an advantage estimator."""
 
     def __init__(self, gamma: float) -> None:
         super().__init__()
@@ -80,7 +81,7 @@ class RewardToGo(nn.Module):
 
 
 class Reinforce(Objective, ReinforceLoss):
-    """TorchRL's REINFORCE, for turns, with a critic or without."""
+    """TorchRL's REINFORCE, masked by turns, with or without a critic."""
 
     compiles = True
 

@@ -1,11 +1,10 @@
-"""Stackelberg policy gradients: agents move in a sequence, and leaders reckon with how followers respond.
+"""Stackelberg policy gradient: agents move in a sequence, and leaders anticipate the followers' response.
 
-The loss of an agent is minus its gain, estimated so that all derivatives of it are right, those that mix the
-parameters of several agents too (Loaded DiCE, Farquhar et al., 2019). Turns come one after another,
-agents that act at once in the order of their names. A turn contributes its advantage times the probability of
-what was done, and in second derivatives the probabilities of all turns before it, which led there; a turn
-of step t counts gamma^t of it. The variants whose name begins with p have the ratio of probabilities clipped
-as PPO has.
+The loss of an agent is minus its return, estimated so that all its derivatives are right, including mixed
+ones in the parameters of several agents (Loaded DiCE, Farquhar et al., 2019). Turns come one after another,
+simultaneous agents in the order of their names. A turn contributes its advantage times the probability of
+its action, and in second derivatives the probabilities of all turns before it, which led there; a turn of
+step t is weighted by gamma^t. The variants whose name begins with p clip the probability ratio as PPO does.
 
 Shapes: N rows, E episodes, T steps, A agents.
 """
@@ -49,56 +48,56 @@ OpenShare = Annotated[float, Field(gt=0, lt=1)]
 
 
 class SpgVariant(SubParameters):
-    """Leaders reckon with followers that have answered to the end."""
+    """Leaders anticipate the followers' best response."""
 
     kind: Literal["spg"]
-    """Leaders go along the total derivative of their loss, followers being at their optimum."""
+    """Leaders follow the total derivative of their loss, with followers at their optimum."""
     inverse_hessian: InverseHessianSection
     """How the inverse of a follower's Hessian is applied."""
 
 
 class PspgVariant(SubParameters):
-    """Leaders reckon with followers that have answered to the end; ratios are clipped."""
+    """Leaders anticipate the followers' best response; ratios are clipped."""
 
     kind: Literal["pspg"]
     """As spg, with PPO's clipped ratios."""
     inverse_hessian: InverseHessianSection
     """How the inverse of a follower's Hessian is applied."""
     clip: OpenShare
-    """How far an update may move the probability of an action, as a ratio from 1."""
+    """The clip range of the probability ratio, as a distance from 1."""
 
 
 class LolaVariant(SubParameters):
-    """Leaders reckon with one gradient step of their followers."""
+    """LOLA: leaders anticipate one gradient step of their followers."""
 
     kind: Literal["lola"]
-    """Leaders learn with the learning of their followers in view."""
+    """Learning with opponent-learning awareness."""
     lookahead_rate: PositiveFloat
-    """The learning rate of the step that leaders expect of their followers."""
+    """The learning rate of the followers' anticipated step."""
 
 
 class PolaVariant(SubParameters):
-    """Leaders reckon with one gradient step of their followers; ratios are clipped."""
+    """LOLA with clipped ratios."""
 
     kind: Literal["pola"]
     """As lola, with PPO's clipped ratios."""
     lookahead_rate: PositiveFloat
-    """The learning rate of the step that leaders expect of their followers."""
+    """The learning rate of the followers' anticipated step."""
     clip: OpenShare
-    """How far an update may move the probability of an action, as a ratio from 1."""
+    """The clip range of the probability ratio, as a distance from 1."""
 
 
 class SosVariant(SubParameters):
-    """As lola, with as much shaping as keeps agents from leaving what they would all settle for."""
+    """SOS: as lola, with shaping weakened so that agents do not leave stable fixed points."""
 
     kind: Literal["sos"]
     """Stable opponent shaping."""
     lookahead_rate: PositiveFloat
-    """The learning rate of the step that leaders expect of their followers."""
+    """The learning rate of the followers' anticipated step."""
     scaling: OpenShare
-    """How much of the direction without shaping must be left along it, as a share of its length."""
+    """The share of the unshaped direction's length that must remain along it."""
     threshold: OpenShare
-    """Below this norm of all gradients the shaping fades, with the square of the norm."""
+    """The norm of all gradients below which the shaping fades, with the square of the norm."""
 
 
 class PsosVariant(SubParameters):
@@ -107,13 +106,13 @@ class PsosVariant(SubParameters):
     kind: Literal["psos"]
     """Stable opponent shaping, with PPO's clipped ratios."""
     lookahead_rate: PositiveFloat
-    """The learning rate of the step that leaders expect of their followers."""
+    """The learning rate of the followers' anticipated step."""
     scaling: OpenShare
-    """How much of the direction without shaping must be left along it, as a share of its length."""
+    """The share of the unshaped direction's length that must remain along it."""
     threshold: OpenShare
-    """Below this norm of all gradients the shaping fades, with the square of the norm."""
+    """The norm of all gradients below which the shaping fades, with the square of the norm."""
     clip: OpenShare
-    """How far an update may move the probability of an action, as a ratio from 1."""
+    """The clip range of the probability ratio, as a distance from 1."""
 
 
 VariantSection = Annotated[
@@ -123,23 +122,24 @@ VariantSection = Annotated[
 
 
 class SpgParameters(SubParameters):
-    """What Stackelberg policy gradients read besides `rl`."""
+    """The parameters of Stackelberg policy gradients besides `rl`."""
 
     variant: VariantSection
-    """What leaders expect of their followers: spg, lola or sos, or with clipped ratios pspg, pola or psos."""
+    """How leaders anticipate their followers: spg, lola or sos, or with clipped ratios pspg, pola or psos."""
     stackelberg_sequence: list[Annotated[list[str], Field(min_length=1)]] | None
-    """Who leads: groups of agents from the leaders to the last followers, each agent once; null: the order of
-    the protocol, verifiers and then provers."""
+    """The Stackelberg sequence: groups of agents from the leaders to the last followers, each agent once;
+    null: the order of the protocol, verifiers and then provers.
+    """
     value_coef: PositiveFloat
-    """How much the value's loss counts beside the policy's."""
+    """The coefficient of the value loss."""
     entropy_coef: NonNegativeFloat
-    """How much the entropy of its policy counts in the loss of each agent."""
+    """The coefficient of the entropy bonus in the loss of each agent."""
     normalise_advantage: bool
-    """Bring the advantages of each agent, over a minibatch, to mean 0 and deviation 1."""
+    """Normalise the advantages of each agent, over a minibatch, to mean 0 and standard deviation 1."""
 
 
 class Spg(Objective, ReinforceLoss):
-    """Finds the direction of each agent, and returns a loss whose gradient it is."""
+    """Computes the direction of each agent, and returns a loss whose gradient it is."""
 
     def __init__(
         self,
@@ -150,9 +150,10 @@ class Spg(Objective, ReinforceLoss):
         groups: Groups,
         num_steps: int,
     ) -> None:
-        """`groups` are the agents that learn, from the leaders on; rows are of `num_steps` after another.
+        """`groups` are the agents that learn, leaders first; each `num_steps` consecutive rows belong
+        together.
 
-        Where there are several groups, an episode is what begins with the first of these steps.
+        With several groups, an episode begins with the first of these steps.
         """
         super().__init__(
             make_actor(agents),
@@ -164,7 +165,7 @@ class Spg(Objective, ReinforceLoss):
         self.params, self.num_steps = params, num_steps
         self.groups = [list(group) for group in groups]
         self.clip: float | None = getattr(params.variant, "clip", None)
-        # With one group nobody looks at second derivatives, and the gradient is as usual not discounted.
+        # With one group no second derivatives are used, and the gradient is not discounted, as usual.
         self.discount = rl.gamma if len(self.groups) > 1 else 1.0
 
     @property
@@ -174,7 +175,7 @@ class Spg(Objective, ReinforceLoss):
         return found
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
-        """Return the terms of the loss, how large the response is, and how much shaping is in it."""
+        """Return the terms of the loss, the size of the response, and the share of shaping in it."""
         with torch.enable_grad():
             td = tensordict.copy()
             decisions, messages, values = self.agents.policy_and_value(td)
@@ -186,14 +187,14 @@ class Spg(Objective, ReinforceLoss):
         return TensorDict(terms)
 
     def losses(self, td: TensorDictBase, now: TurnDistribution) -> Losses:
-        """Return for each agent that learns a number, all derivatives of which are estimates."""
+        """Return a number for each learning agent, all derivatives of which are estimates."""
         log_prob_NA, turns_NA = now.log_prob(td[ACTION]), has_turn(td)
         advantage_NA1 = td[ADVANTAGE]
         if self.params.normalise_advantage:
             advantage_NA1 = standardised(advantage_NA1, is_there(td).expand_as(turns_NA))
         log_prob_ET, before_ET = self._in_turn(log_prob_NA), self._in_turn(td[LOG_PROB])
         past_ET = log_prob_ET.cumsum(-1) - log_prob_ET
-        # 1, with the derivatives of the probability of all that was done before.
+        # 1, with the derivatives of the probability of all earlier actions.
         led_here_ET = (past_ET - past_ET.detach()).exp()
         reference_ET = log_prob_ET.detach() if self.clip is None else before_ET
         ratio_ET = (log_prob_ET - reference_ET).exp()
@@ -217,7 +218,7 @@ class Spg(Objective, ReinforceLoss):
         return values_NA.reshape(-1, self.num_steps * values_NA.shape[-1])
 
     def _discounts(self, turns_ET: Tensor) -> Tensor:
-        """Return what a turn counts in the discounted return: an advantage is discounted to its own step."""
+        """Return the discount of each turn in the return: an advantage is discounted to its own step."""
         steps_T = torch.arange(self.num_steps, device=turns_ET.device, dtype=turns_ET.dtype)
         found: Tensor = self.discount**steps_T
         return found.repeat_interleave(turns_ET.shape[-1] // self.num_steps)
@@ -273,7 +274,7 @@ class Spg(Objective, ReinforceLoss):
 def learning_groups(
     sequence: Sequence[Sequence[str]], agents: CombinedAgents, never: Sequence[str]
 ) -> list[list[str]]:
-    """Return the groups of a sequence without agents that never learn, which nobody need reckon with."""
+    """Return the groups of a sequence without agents that never learn, which need no anticipation."""
     kept = [
         [name for name in group if name not in never and _parameters(agents, name)]
         for group in sequence
@@ -282,7 +283,7 @@ def learning_groups(
 
 
 def _parameters(agents: CombinedAgents, name: str) -> list[Tensor]:
-    """Return what of an agent may move: a part whose factor is 0 stays where it is."""
+    """Return the trainable parameters of an agent: a part whose factor is 0 is fixed."""
     agent = agents.member(name)
     still = [agent.get_submodule(part) for part, rate in agent.rates().items() if rate == 0]
     fixed = {one for part in still for one in part.parameters()}

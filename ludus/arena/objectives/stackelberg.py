@@ -1,24 +1,24 @@
-"""The direction in which each agent of a sequence moves: a leader takes into account how followers respond.
+"""Update directions of agents in a Stackelberg sequence: a leader accounts for the followers' response.
 
 Everything is computed from the loss of each agent, as a graph of the parameters of all of them, by products
-of derivatives with vectors; no Hessian is ever written down.
+of derivatives with vectors; no Hessian is ever formed.
 
-Stackelberg (Fiez, Chasnov and Ratliff, 2020). Followers stand where the gradient of their own losses is 0,
-so that a leader's step moves them by minus the inverse of their Hessian times the mixed derivative. The
-leader goes along the total derivative of its loss: its gradient, less the mixed derivative of the follower's
-loss times the inverse Hessian times the gradient of the leader's loss by the follower's parameters.
+Stackelberg (Fiez, Chasnov and Ratliff, 2020). Followers are where the gradient of their own losses is 0, so
+that a leader's step moves them by minus the inverse of their Hessian times the mixed derivative. The leader
+follows the total derivative of its loss: its gradient, less the mixed derivative of the follower's loss
+times the inverse Hessian times the gradient of the leader's loss by the follower's parameters.
 
-With three groups or more this is nested: a group in the middle stands where its own total derivative is 0,
-the groups after it responding, so its response has the Jacobian of that total derivative in the place of the
+With three groups or more this is nested: a group in the middle is where its own total derivative is 0, with
+the groups after it responding, so its response has the Jacobian of that total derivative in place of the
 Hessian. Total derivatives are computed from the last group to the first, each as a graph of the parameters
 that the groups before it differentiate again. Agents of one group respond to those before them and not to
 each other.
 
-LOLA (Foerster et al., 2018) in the form of Letcher et al. (2019). Followers take one gradient step of a given
-rate, and the leader goes along the gradient of its loss after that step, to first order in the rate:
-its gradient, less rate times the mixed derivative of its own loss times the followers' gradients (looking
+LOLA (Foerster et al., 2018) in the form of Letcher et al. (2019). Followers take one gradient step of a
+given rate, and the leader follows the gradient of its loss after that step, to first order in the rate: its
+gradient, less rate times the mixed derivative of its own loss times the followers' gradients (looking
 ahead), less rate times the mixed derivative of the followers' losses times its gradient by their parameters
-(shaping). SOS weakens the shaping: by a share of at most 1, so small that the direction does not oppose
+(shaping). SOS weakens the shaping: by a factor of at most 1, so small that the direction does not oppose
 looking ahead, and small near fixed points, where shaping would move agents away from them.
 """
 
@@ -43,23 +43,23 @@ Solve = Callable[[Product, Tensor], Tensor]
 
 
 class Sos(NamedTuple):
-    """How stable opponent shaping weakens the shaping."""
+    """The parameters by which stable opponent shaping weakens the shaping."""
 
     scaling: float
-    """The share of the looking-ahead direction's own length that must be left along it."""
+    """The share of the looking-ahead direction's length that must remain along it."""
     threshold: float
     """The norm of the gradients below which shaping fades with its square."""
 
 
 def gradient(value: Tensor, parameters: Sequence[Tensor], *, is_graph: bool = False) -> Tensor:
-    """Return the gradient of a number as one vector, 0 for what it does not depend on."""
+    """Return the gradient of a number as one vector, 0 for parameters it does not depend on."""
     return _pulls(value, None, {"": parameters}, is_graph=is_graph)[""]
 
 
 def _pulls(
     value: Tensor, weight: Tensor | None, parameters: Parameters, *, is_graph: bool
 ) -> Directions:
-    """Return weight times the Jacobian of a value, by the parameters of each agent; no weight: a number."""
+    """Return the vector-Jacobian product of a value, by the parameters of each agent; no weight: a number."""
     every = [one for own in parameters.values() for one in own]
     if value.requires_grad:
         found = torch.autograd.grad(
@@ -86,16 +86,16 @@ def own_gradients(losses: Losses, parameters: Parameters) -> Directions:
 def stackelberg_directions(
     losses: Losses, parameters: Parameters, fields: Directions, groups: Groups, solve: Solve
 ) -> Directions:
-    """Return the total derivative of each agent's loss, by the responses of all groups after its own.
+    """Return the total derivative of each agent's loss, with all groups after its own responding.
 
-    `fields` are the gradients that `own_gradients` gives.
+    `fields` are the gradients that `own_gradients` returns.
     """
     nested = _Nested(parameters, groups, solve)
     # Nobody responds to the last group.
     nested.totals = {name: fields[name] for group in groups[-1:] for name in group}
     for level in reversed(range(len(groups) - 1)):
         for name in groups[level]:
-            # Only what stands before a group differentiates its total derivative again.
+            # Only the groups before a group differentiate its total derivative again.
             nested.totals[name] = nested.pulled(
                 losses[name], None, [name], level, is_graph=level > 0
             )[name]
@@ -103,7 +103,7 @@ def stackelberg_directions(
 
 
 class _Nested:
-    """Derivatives that take into account how the groups after a level respond."""
+    """Derivatives that account for the response of the groups after a level."""
 
     def __init__(self, parameters: Parameters, groups: Groups, solve: Solve) -> None:
         self.parameters, self.groups, self.solve = parameters, groups, solve
@@ -150,7 +150,7 @@ def lookahead_directions(
     rate: float,
     sos: Sos | None = None,
 ) -> tuple[Directions, Tensor]:
-    """Return the direction of each agent by LOLA, or by SOS, and the share of shaping that is in it."""
+    """Return the direction of each agent by LOLA, or by SOS, and its share of shaping."""
     ahead: Directions = {}
     shaping: Directions = {}
     for name, own in parameters.items():
@@ -168,7 +168,7 @@ def lookahead_directions(
 
 
 def _share(fields: Directions, ahead: Directions, shaping: Directions, sos: Sos) -> Tensor:
-    """Return how much of the shaping SOS keeps, by its two criteria."""
+    """Return the share of the shaping that SOS keeps, by its two criteria."""
     crossed = _dot(shaping, ahead)
     by_length = torch.clamp(-sos.scaling * _dot(ahead, ahead) / crossed, max=1.0)
     by_length = torch.where(crossed >= 0, 1.0, by_length)

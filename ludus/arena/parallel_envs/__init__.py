@@ -1,1 +1,1 @@
-"""Each file is a kind of parallel env of PettingZoo: all agents act at once, in every step."""
+"""Kinds of PettingZoo's parallel envs, one per file: all agents act simultaneously, in every step."""

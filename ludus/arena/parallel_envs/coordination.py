@@ -1,7 +1,7 @@
-"""The parallel env `coordination`: two agents gain where both choose the option that is asked for.
+"""The parallel env `coordination`: two agents are rewarded for choosing the requested option.
 
-Each sees a half of the request, so what is asked for is known to neither alone; but each also sees what the
-other chose last, and a request lasts a few steps.
+Each observes one half of the request, so neither knows it alone; but each also observes the other's last
+choice, and a request lasts a few steps.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ _NUM_OPTIONS = 4
 
 
 class CoordinationParameters(StrictConfig):
-    """How long it takes."""
+    """The length of an episode and of a request."""
 
     kind: Literal["coordination"]
-    """Two agents gain where both choose the option that is asked for."""
+    """Two agents are rewarded for choosing the requested option."""
     num_steps: Positive
-    """How many steps an episode has; the last one terminates it."""
+    """The number of steps of an episode; the last one terminates it."""
     request_lasts: Positive
-    """For how many steps the same option is asked for."""
+    """The number of steps for which the same option is requested."""
 
 
 class CoordinationEnv(ParallelEnv[str, np.ndarray, int]):
-    """Asks for one of four options: `row` sees its first bit, `column` its second, both what was chosen."""
+    """Requests one of four options: `row` observes its first bit, `column` its second, both the last
+    choices."""
 
     metadata = {"name": "coordination_v0", "render_modes": []}
 
@@ -40,14 +41,14 @@ class CoordinationEnv(ParallelEnv[str, np.ndarray, int]):
         self.num_steps, self.request_lasts = num_steps, request_lasts
         self.possible_agents = list(_NAMES)
         self.agents: list[str] = []
-        # PettingZoo asks for the same object every time.
+        # PettingZoo requires the same object every time.
         numbers = Box(0.0, 1.0, (1 + 2 * _NUM_OPTIONS,), np.float32)
         self._observation_spaces = dict.fromkeys(_NAMES, numbers)
         self._action_spaces = {name: Discrete(_NUM_OPTIONS) for name in _NAMES}
         self.rng = np.random.default_rng(0)
 
     def observation_space(self, agent: str) -> Box:
-        """Return its bit of the request, and one-hot what each chose last."""
+        """Return the space of its bit of the request, and the last choices one-hot."""
         return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> Discrete:
@@ -67,7 +68,7 @@ class CoordinationEnv(ParallelEnv[str, np.ndarray, int]):
         return self._seen(), {name: {} for name in self.agents}
 
     def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
-        """Give half a point for each agent that chose what was asked for, to both."""
+        """Reward both agents by half a point for each that chose the requested option."""
         gain = 0.5 * sum(int(actions[name]) == self.asked for name in _NAMES)
         self.chosen = {name: int(actions[name]) for name in _NAMES}
         self.step_index += 1
@@ -98,7 +99,7 @@ class CoordinationEnv(ParallelEnv[str, np.ndarray, int]):
 
 @register("parallel_env", "coordination")
 class Coordination(ParallelEnvMaker):
-    """Makes the env of ludus's own."""
+    """Makes ludus's own env."""
 
     Config = CoordinationParameters
     params: CoordinationParameters

@@ -1,4 +1,4 @@
-"""The parallel env `gymnasium`: an env of gymnasium's registry, with its one agent by the name `agent`."""
+"""The parallel env `gymnasium`: an env of gymnasium's registry, with one agent named `agent`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME = "agent"
 
 
 class GymnasiumParameters(StrictConfig):
-    """Which env."""
+    """The env."""
 
     kind: Literal["gymnasium"]
     """An env of gymnasium, as a parallel env of one agent."""
@@ -26,7 +26,7 @@ class GymnasiumParameters(StrictConfig):
 
 
 class OneAgentEnv(ParallelEnv[str, Any, Any]):
-    """Speaks of one env in dictionaries of one agent."""
+    """Wraps a gymnasium env as a parallel env of one agent."""
 
     metadata = {"name": "one_agent_v0", "render_modes": []}
 

@@ -21,7 +21,7 @@ _MODULES = {
 
 
 class MpeParameters(StrictConfig):
-    """Which of the particle worlds, and for how long."""
+    """The particle world, and the length of an episode."""
 
     kind: Literal["mpe"]
     """A multi-agent particle environment."""
@@ -35,9 +35,9 @@ class MpeParameters(StrictConfig):
         "simple_spread",
         "simple_tag",
     ]
-    """Which of them."""
+    """The particle world."""
     max_cycles: Positive
-    """How many steps an episode has; the env truncates it then."""
+    """The number of steps of an episode; the env truncates it then."""
 
 
 @register("parallel_env", "mpe")

@@ -1,4 +1,4 @@
-"""The parallel env `pursuit`: PettingZoo's pursuers on a grid, who gain by surrounding evaders."""
+"""The parallel env `pursuit`: PettingZoo's pursuers on a grid, rewarded for surrounding evaders."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ludus.config.registry import register
 
 
 class PursuitParameters(StrictConfig):
-    """How many there are, and for how long they run."""
+    """The numbers of pursuers and evaders, and the length of an episode."""
 
     kind: Literal["pursuit"]
-    """Pursuers that surround evaders on a grid; each sees the cells around it."""
+    """Pursuers that surround evaders on a grid; each observes the cells around it."""
     max_cycles: Positive
-    """How many steps an episode has; the env truncates it then."""
+    """The number of steps of an episode; the env truncates it then."""
     num_pursuers: Positive
-    """How many agents there are: pursuer_0 and so on."""
+    """The number of agents: pursuer_0 and so on."""
     num_evaders: Positive
-    """How many evaders move at random."""
+    """The number of evaders, which move at random."""
 
 
 @register("parallel_env", "pursuit")

@@ -1,4 +1,4 @@
-"""The parallel env `rps`: PettingZoo's rock, paper, scissors, round after round."""
+"""The parallel env `rps`: PettingZoo's repeated rock, paper, scissors."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ludus.config.registry import register
 
 
 class RpsParameters(StrictConfig):
-    """For how long it is played."""
+    """The length of an episode."""
 
     kind: Literal["rps"]
-    """Rock, paper, scissors: a game of two players who choose at once, and see the other's last choice."""
+    """Rock, paper, scissors: two players choose simultaneously, and observe the other's last choice."""
     max_cycles: Positive
-    """How many steps an episode has; the env truncates it then."""
+    """The number of steps of an episode; the env truncates it then."""
 
 
 @register("parallel_env", "rps")

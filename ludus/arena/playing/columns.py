@@ -1,4 +1,4 @@
-"""A TensorDict of rows as a flat sequence of tensors, which engines can repeat, and back again."""
+"""Conversion between a TensorDict of rows and a flat sequence of tensors, which engines can replay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_columns(td: TensorDictBase) -> dict[str, Tensor]:
 
 
 def to_tensordict(columns: Mapping[str, Tensor], num_dims: int) -> TensorDict:
-    """Return the TensorDict of these columns, whose first so many dimensions are its batch."""
+    """Return the TensorDict of these columns, with this many batch dimensions."""
     tree: dict[str, object] = {}
     for name, tensor in columns.items():
         *path, last = name.split(SEPARATOR)
@@ -41,7 +41,7 @@ def _made(tree: Mapping[str, object], batch: torch.Size) -> TensorDict:
         if not isinstance(value, Mapping):
             td.set(name, value)
             continue
-        # Agents have a dimension of their own, the third of a rollout and the second of rows.
+        # Agents have their own dimension, the third of a rollout and the second of rows.
         first = next((one for one in value.values() if isinstance(one, Tensor)), None)
         own = first.shape[: len(batch) + 1] if name == AGENTS and first is not None else batch
         td.set(name, _made(value, own))
@@ -49,7 +49,7 @@ def _made(tree: Mapping[str, object], batch: torch.Size) -> TensorDict:
 
 
 def chosen(columns: Mapping[str, Tensor], index_M: Tensor) -> list[Tensor]:
-    """Return the rows at these places, of each column."""
+    """Return the rows at these indices, of each column."""
     return [tensor.index_select(0, index_M) for tensor in columns.values()]
 
 

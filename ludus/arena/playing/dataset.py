@@ -13,7 +13,7 @@ from ludus.core.errors import ConfigError
 
 @dataclass(frozen=True)
 class ArenaDataset:
-    """Holds N data and their labels, 0 or 1; agents see the data, never the labels."""
+    """N data and their labels, 0 or 1; agents observe the data, never the labels."""
 
     data: Mapping[str, Tensor]
     """By name, tensors whose first dimension is the datum."""
@@ -36,7 +36,7 @@ class ArenaDataset:
         return len(self.y)
 
     def rows(self, index: Tensor) -> dict[str, Tensor]:
-        """Return the data at these places, whatever the shape of the index."""
+        """Return the data at these indices, for any shape of the index."""
         flat = index.reshape(-1)
         return {
             name: tensor.index_select(0, flat).reshape(*index.shape, *tensor.shape[1:])

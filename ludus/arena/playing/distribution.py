@@ -1,7 +1,7 @@
-"""The distribution of a turn: a decision, and a symbol for each channel, of every agent at once.
+"""TurnDistribution: a decision, and a symbol for each channel, of every agent at once.
 
-What an agent does in a round in which it has no turn is drawn all the same and means nothing: the masks
-take it out of the log probability and of the entropy.
+Actions of an agent without a turn are drawn too but have no effect: the masks remove them from the
+log-probability and the entropy.
 
 Shapes: A agents, C channels, V symbols; `...` is any batch.
 """
@@ -33,7 +33,7 @@ class TurnDistribution(Distribution):
         decision_mask: Tensor,
         message_mask: Tensor,
     ) -> None:
-        """Take logits (..., A, 3) and (..., A, C, V), and what of them counts: (..., A) and (..., A, C)."""
+        """Take logits (..., A, 3) and (..., A, C, V), and their masks: (..., A) and (..., A, C)."""
         self.decisions = torch.log_softmax(decision_logits, -1)
         self.messages = torch.log_softmax(message_logits, -1)
         self.decision_mask, self.message_mask = decision_mask, message_mask
@@ -42,7 +42,7 @@ class TurnDistribution(Distribution):
         super().__init__(shape, event, validate_args=False)
 
     def log_prob(self, action: Tensor) -> Tensor:
-        """Return (..., A) the log probability of what counts of each agent's action."""
+        """Return (..., A) the log-probability of the unmasked parts of each agent's action."""
         decided = self.decisions.gather(-1, action[..., :1])[..., 0]
         said = self.messages.gather(-1, action[..., 1:, None])[..., 0]
         zero = decided.new_zeros(())
@@ -50,18 +50,18 @@ class TurnDistribution(Distribution):
         return decided + torch.where(self.message_mask, said, zero).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return (..., A) the entropy of what counts of each agent's action."""
+        """Return (..., A) the entropy of the unmasked parts of each agent's action."""
         decided = -(self.decisions.exp() * self.decisions).sum(-1)
         said = -(self.messages.exp() * self.messages).sum(-1)
         return decided * self.decision_mask + (said * self.message_mask).sum(-1)
 
     def drawn(self, generator: torch.Generator) -> Tensor:
-        """Return an action, drawn without the host."""
+        """Return an action, sampled without a host sync."""
         decided = _draw(self.decisions, generator)[..., None]
         return torch.cat([decided, _draw(self.messages, generator)], -1)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Return an action, drawn from torch's own generator."""
+        """Return an action, sampled from torch's global generator."""
         shape = torch.Size(sample_shape)
         decided = _draw(self.decisions.expand(shape + self.decisions.shape), None)[..., None]
         said = _draw(self.messages.expand(shape + self.messages.shape), None)
@@ -69,17 +69,17 @@ class TurnDistribution(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        """The likeliest action."""
+        """The most likely action."""
         return torch.cat([self.decisions.argmax(-1)[..., None], self.messages.argmax(-1)], -1)
 
     @property
     def deterministic_sample(self) -> Tensor:
-        """The likeliest action, by the name that TorchRL looks for."""
+        """The most likely action, under the name that TorchRL uses."""
         return self.mode
 
 
 def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Return indices drawn from categorical distributions, by the exponential race."""
+    """Return samples of categorical distributions, by the exponential race (Gumbel-max)."""
     waits = torch.empty_like(logits).exponential_(generator=generator)
     waits = waits.clamp_min(torch.finfo(waits.dtype).tiny)  # 0 would let a masked symbol win
     return (logits - waits.log()).argmax(-1)
@@ -87,7 +87,7 @@ def _draw(logits: Tensor, generator: torch.Generator | None) -> Tensor:
 
 @register_kl(TurnDistribution, TurnDistribution)  # type: ignore[untyped-decorator]
 def turn_kl(one: TurnDistribution, other: TurnDistribution) -> Tensor:
-    """Return (..., A) the KL divergence of what counts."""
+    """Return (..., A) the KL divergence of the unmasked parts."""
     decided = (one.decisions.exp() * (one.decisions - other.decisions)).sum(-1)
     said = (one.messages.exp() * (one.messages - other.messages)).sum(-1)
     return decided * one.decision_mask + (said * one.message_mask).sum(-1)

@@ -1,8 +1,8 @@
-"""Episodes of a protocol about data of a scenario, a batch of them at once, on tensors alone.
+"""Environments: a batch of episodes of a protocol about data of a scenario, on tensors alone.
 
-An iteration plays one episode in each env, all in the same round; an episode that has ended waits,
-masked, for the others. Which data, and the seed of each episode, follow from the seed of the run and the
-number of the iteration, so nothing of an environment has to be saved.
+An iteration plays one episode in each env, all in the same round; an episode that has ended waits, masked,
+for the others. The data and the seed of each episode follow from the seed of the run and the number of the
+iteration, so an environment has no state to save.
 
 Shapes: B envs, A agents, C channels, R rounds.
 """
@@ -24,15 +24,15 @@ from ludus.seeds import derive, generator
 
 @dataclass(frozen=True)
 class Moment:
-    """Where the episodes stand before a step."""
+    """The state of the episodes before a step."""
 
     step: int
     seen: dict[str, Tensor]
-    """What agents may see of it, (B, ...): the data, `message_history`, `round`."""
+    """The observations of the agents, (B, ...): the data, `message_history`, `round`."""
     kept: dict[str, Tensor]
-    """What of it is stored for each step, (B, ...); the data themselves are found again by their index."""
+    """The part of it stored for each step, (B, ...); the data are looked up by their index."""
     decision_mask: Tensor
-    """(B, A) whose decision counts and is its own."""
+    """(B, A) whose decision counts and is not forced."""
     message_mask: Tensor
     """(B, A, C) who speaks in which channel."""
     acting: tuple[int, ...] | None
@@ -40,13 +40,13 @@ class Moment:
     over: Tensor
     """(B,) which episodes have ended before."""
     hidden: dict[str, Tensor]
-    """What no agent may see: the labels, say."""
+    """Values hidden from all agents, such as the labels."""
     there: Tensor | None = None
-    """(B, A) who has not left; None: everybody, until the episode is over."""
+    """(B, A) which agents are present; None: all, until the episode is over."""
 
 
 class Stepped(NamedTuple):
-    """What a step leads to."""
+    """The result of a step."""
 
     moment: Moment
     rewards: Tensor
@@ -54,22 +54,24 @@ class Stepped(NamedTuple):
     done: Tensor
     """(B,) whether the episode ends here, or (B, A) whether it does for each agent."""
     terminated: Tensor
-    """As `done`: whether it ends by itself; one that is cut off has a value beyond its end."""
+    """As `done`: whether it terminates; a truncated episode has a value beyond its end."""
     successor: dict[str, Tensor]
-    """What agents see after the step, stored as `next`; where an env begins anew, not the next moment. Of
-    episodes of a protocol also `verdict` (B,), the decision that counted in the step."""
+    """The observations after the step, stored as `next`; where an env resets, not the next moment. For
+    episodes of a protocol also `verdict` (B,), the decision that counted in the step.
+    """
 
 
 class Environment(ABC):
-    """What a rollout is played in."""
+    """Base class of environments for rollouts."""
 
     agent_names: tuple[str, ...]
     num_envs: int
     num_steps: int
-    """How many steps a rollout has."""
+    """The number of steps of a rollout."""
     ends_in_time: ClassVar[bool] = False
-    """Whether every episode ends by itself within a rollout, and begins where that begins; said in each
-    class, and not inherited."""
+    """Whether every episode begins with a rollout and terminates within it; set in each class, and not
+    inherited.
+    """
 
     @abstractmethod
     def begin(self, iteration: int) -> Moment:
@@ -77,25 +79,26 @@ class Environment(ABC):
 
     @abstractmethod
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
-        """Return what the actions of all agents lead to."""
+        """Return the result of the actions of all agents."""
 
     def is_over(self, moment: Moment) -> bool:
-        """Return whether nothing can happen any more, where the host knows without waiting for the device."""
+        """Return whether all episodes are over, where the host knows without waiting for the device."""
         return False
 
     def statistics(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
-        """Return what an env of another kind has to say of rollouts (B, T), each as a sum and its weight."""
+        """Return further statistics of rollouts (B, T) by other kinds of env, each as a sum and
+        its weight."""
         return {}
 
     def looked_up(self, index: Tensor) -> dict[str, Tensor]:
-        """Return what agents see and rollouts do not store, at these places of the data."""
+        """Return the observations that rollouts do not store, at these indices of the data."""
         return {}
 
     def close(self) -> None:  # noqa: B027 - most hold nothing
-        """Let go of what it holds besides tensors: envs, say. It may be called twice."""
+        """Release resources other than tensors, such as envs. It may be called twice."""
 
     def filled(self, rollouts: TensorDictBase) -> TensorDictBase:
-        """Return rollouts, or rows of them, with all that agents see: what is not stored is looked up."""
+        """Return rollouts, or rows of them, with all observations: those not stored are looked up."""
         found, following = rollouts.copy(), rollouts.get("next", None)
         following = None if following is None else following.copy()
         for name, tensor in self.looked_up(rollouts["index"]).items():
@@ -129,7 +132,7 @@ class MessageEnvironment(Environment):
         self._acting = [handler.acting(index) for index in range(self.num_steps)]
 
     def data_index(self, iteration: int) -> Tensor:
-        """Return (B,) which data an iteration's episodes are about: a shuffled pass after another."""
+        """Return (B,) the data of an iteration's episodes: one shuffled pass after another."""
         size, first = len(self.dataset), iteration * self.num_envs
         places = torch.arange(first, first + self.num_envs)
         passes = range(first // size, (first + self.num_envs - 1) // size + 1)
@@ -178,14 +181,14 @@ class MessageEnvironment(Environment):
         message_BAC = self.handler.speakers(at, seed_B) & ~over_B[:, None, None]
         decision_BA = self.handler.deciders(at, seed_B) & ~over_B[:, None]
         if self.handler.rules.force_guess is not None:
-            # A decision that is forced is not the agent's: it gains by it, but learns nothing from it.
+            # A forced decision is not the agent's: it is rewarded for it, but must not learn from it.
             decision_BA = torch.zeros_like(decision_BA)
         seen = {**data, "message_history": history_BRC, "round": kept["round"]}
         acting = () if is_last else self._acting[at]
         return Moment(index, seen, kept, decision_BA, message_BAC, acting, over_B, hidden)
 
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
-        """Return what the actions of all agents lead to."""
+        """Return the result of the actions of all agents."""
         handler, hidden = self.handler, moment.hidden
         outcome = handler.step(moment.step, action_BAK, hidden["y"], moment.over, hidden["seed"])
         history_BRC = self._heard(moment, action_BAK[..., 1:])
@@ -200,14 +203,14 @@ class MessageEnvironment(Environment):
         return Stepped(following, outcome.rewards, ends_B, ends_B, successor)
 
     def _heard(self, moment: Moment, said_BAC: Tensor) -> Tensor:
-        """Return the history with what was said in this round."""
+        """Return the message history with this round's messages."""
         mask_BAC = moment.message_mask
-        # One agent at most speaks in a channel, so the largest is what it said.
+        # At most one agent speaks in a channel, so the maximum is its symbol.
         heard_BC = torch.where(mask_BAC, said_BAC, NOTHING).amax(1)
         history_BRC = moment.seen["message_history"].clone()
         history_BRC[:, moment.step] = heard_BC
         return history_BRC
 
     def looked_up(self, index: Tensor) -> dict[str, Tensor]:
-        """Return the data at these places."""
+        """Return the data at these indices."""
         return self.dataset.rows(index)

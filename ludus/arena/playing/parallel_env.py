@@ -1,6 +1,7 @@
-"""What a kind of parallel env is: a section of keys, and an env of PettingZoo's ParallelEnv made by them.
+"""Parallel env kinds: a section of keys, and the PettingZoo ParallelEnv made from them.
 
-Adding one is a file of `parallel_envs/`, or a class of your own with `@ludus.register("parallel_env", kind)`.
+A new one is a file of `parallel_envs/`, or a class of your own with `@ludus.register("parallel_env",
+kind)`.
 """
 
 from __future__ import annotations
@@ -21,29 +22,29 @@ ParallelEnvSection = Annotated[SerializeAsAny[StrictConfig], registered("paralle
 
 
 class AnyParallelEnv(Protocol):
-    """What is used of PettingZoo's ParallelEnv."""
+    """The methods of PettingZoo's ParallelEnv that are used."""
 
     agents: list[str]
-    """Those that are there: all after a reset, and then those that are not done."""
+    """The present agents: all after a reset, then those that are not done."""
     possible_agents: list[str]
 
     def observation_space(self, agent: str) -> Space[Any]:
-        """Return what this agent may see."""
+        """Return the observation space of this agent."""
 
     def action_space(self, agent: str) -> Space[Any]:
-        """Return what this agent may do."""
+        """Return the action space of this agent."""
 
     def reset(self, seed: int | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begin an episode; return what each agent sees, and infos."""
+        """Begin an episode; return the observation of each agent, and infos."""
 
     def step(self, actions: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Return what each sees and gains, who has terminated, who was truncated, and infos.
+        """Return observations, rewards, terminations, truncations, and infos.
 
-        The actions are of the agents that are there, and each of these is told of.
+        The actions are those of the present agents, and the results include each of these.
         """
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Release its resources."""
 
 
 class ParallelEnvMaker(ABC):
@@ -56,11 +57,11 @@ class ParallelEnvMaker(ABC):
 
     @abstractmethod
     def make(self) -> AnyParallelEnv:
-        """Return a new env. `reset(seed=...)` must decide all that happens in it besides the actions."""
+        """Return a new env. `reset(seed=...)` must determine everything that happens besides the actions."""
 
 
 def imported(module: str, *, what: str, install: str) -> ModuleType:
-    """Return a module that ludus itself names; raise ConfigError where what it needs is missing."""
+    """Return a module that ludus itself names; raise ConfigError where a dependency is missing."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

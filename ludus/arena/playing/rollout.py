@@ -1,6 +1,6 @@
-"""Play the episodes of an iteration: a batched forward pass of the agents that may be active, for each step.
+"""Rollouts of an iteration: for each step a batched forward pass of the agents that may be active.
 
-What comes of it is a TensorDict of B envs by T steps, laid out as TorchRL's losses and estimators expect it.
+The result is a TensorDict of B envs by T steps, in the layout of TorchRL's losses and estimators.
 
 Shapes: B envs, T steps, A agents, C channels, K = 1 + C numbers of an action.
 """
@@ -30,10 +30,11 @@ def roll_out(
     num_steps: int,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> TensorDict:
-    """Return (B, T) what happened from this moment on; `choose` draws the actions, or takes the likeliest.
+    """Return the (B, T) rollout from this moment on; `choose` samples the actions, or takes the most
+    likely.
 
-    Nothing in it waits for the device. Steps after all is over are zeros, and masked. It raises Interrupted
-    where it is told to leave off.
+    Nothing in it waits for the device. Steps after all episodes are over are zeros, and masked. It raises
+    Interrupted when asked to stop.
     """
     steps: list[dict[str, Tensor]] = []
     afters: list[dict[str, Tensor]] = []
@@ -93,14 +94,14 @@ def _expanded(ended: Tensor, over_B: Tensor, rewards_BA: Tensor) -> Tensor:
 def _assembled(
     steps: Sequence[dict[str, Tensor]], afters: Sequence[dict[str, Tensor]], num_steps: int
 ) -> TensorDict:
-    """Return the steps as one TensorDict (B, T), those after them as its `next`."""
+    """Return the steps as one TensorDict (B, T), with the successors as its `next`."""
     td, following = _stacked(steps, num_steps), _stacked(afters, num_steps)
     td.set("next", following)
     return td
 
 
 def _stacked(steps: Sequence[dict[str, Tensor]], num_steps: int) -> TensorDict:
-    # Rollouts that were over early are as long as others, so that they can be put together.
+    # Rollouts that end early are padded to the same length, so that they can be concatenated.
     blank = {name: torch.zeros_like(tensor) for name, tensor in steps[0].items()}
     steps = [*steps, *[blank] * (num_steps - len(steps))]
     columns = {name: torch.stack([step[name] for step in steps], 1) for name in steps[0]}
@@ -112,5 +113,5 @@ def _stacked(steps: Sequence[dict[str, Tensor]], num_steps: int) -> TensorDict:
 
 
 def rows_of(rollouts: TensorDictBase) -> TensorDictBase:
-    """Return the steps of all envs as rows (B x T), without what follows them, which no loss reads."""
+    """Return the steps of all envs as rows (B x T), without `next`, which no loss reads."""
     return rollouts.exclude("next").reshape(-1)

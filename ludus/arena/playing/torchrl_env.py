@@ -1,7 +1,7 @@
-"""A protocol as an env of TorchRL, for its collectors and whatever else is built on them.
+"""ArenaEnv: a protocol as a TorchRL env, for its collectors and other code built on them.
 
-Ludus's own trainers play with `roll_out`, which costs a batched forward pass for each round and little
-else. This is the same environment for those who write their loops with TorchRL.
+Ludus's own trainers use `roll_out`, which costs a batched forward pass for each round and little else. This
+is the same environment for loops written with TorchRL.
 
 Shapes: B envs, A agents, C channels.
 """
@@ -27,12 +27,12 @@ from ludus.core.errors import LudusError
 
 
 class ArenaEnv(EnvBase):
-    """Plays the episodes of a MessageEnvironment, all of its envs in the same round; each reset begins
-    the episodes of the next iteration.
+    """Plays the episodes of a MessageEnvironment, all of its envs in the same round; each reset begins the
+    episodes of the next iteration.
 
-    An episode is over for its agents where `("agents", "done")` says so; the envs are reset together, when
-    `done` does. What no agent may see, such as the labels, is under `hidden`; who reads which channel is kept
-    by `ludus.make_actor`, and by no other actor.
+    An episode is over for its agents where `("agents", "done")` is true; the envs are reset together, when
+    `done` is. Values hidden from all agents, such as the labels, are under `hidden`; channel visibility is
+    enforced by `ludus.make_actor`, and by no other actor.
     """
 
     def __init__(self, environment: MessageEnvironment, num_symbols: int) -> None:
@@ -104,7 +104,7 @@ class ArenaEnv(EnvBase):
             raise LudusError("ArenaEnv was stepped before it was reset; call reset() first")
         stepped = self.environment.step(self._moment, tensordict["agents", "action"])
         self._moment = stepped.moment
-        # An episode that is over waits for the others: all are reset together, when the rounds are.
+        # An episode that is over waits for the others: all are reset together, after the last round.
         is_last = self._moment.step >= self.environment.num_steps
         ends = torch.full((*self.batch_size, 1), is_last, device=self.device)
         found = self._seen(stepped.moment)
@@ -117,5 +117,5 @@ class ArenaEnv(EnvBase):
         )
 
     def _set_seed(self, seed: int | None) -> None:
-        """Begin again with the first iteration: what is drawn follows from the seed of the run."""
+        """Restart from the first iteration: all draws follow from the seed of the run."""
         self._iteration = 0

@@ -1,4 +1,4 @@
-"""Tell an episode in lines: who says what in which channel, what is decided, what each gains."""
+"""Transcript of an episode as text: messages by channel, the decision, and the rewards."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
 def _steps_told(
     agents: CombinedAgents, environment: Environment, evaluation: Evaluation, index: int
 ) -> list[str]:
-    """Return an episode of an env as lines: the index says which iteration, and which env in it."""
+    """Return an episode of an env as lines: the index selects the iteration, and the env in it."""
     iteration, place = divmod(index, environment.num_envs)
     rollouts = roll_out(
         agents, environment, environment.begin(iteration), evaluation.choose("play", index),

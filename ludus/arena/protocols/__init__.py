@@ -1,1 +1,1 @@
-"""Each file is a protocol."""
+"""Protocols, one per file."""

@@ -10,18 +10,20 @@ from ludus.config.registry import register
 
 
 class DebateParameters(ProtocolParameters):
-    """Two provers against each other, and a verifier that answers both."""
+    """Two opposing provers, and a verifier that answers both."""
 
     verifier_first: bool
-    """The verifier speaks first; false lets the provers begin."""
+    """The verifier speaks first; false: the provers begin."""
     sequential: bool
-    """One prover speaks, then the other; false lets both speak in the same round, so that neither answers
-    the other's newest message."""
+    """One prover speaks, then the other; false: both speak in the same round, so that neither answers the
+    other's newest message.
+    """
     prover0_first: bool | None
-    """Of two provers that speak one after the other, prover0 is the first; null where they speak at once."""
+    """Of two sequential provers, prover0 is the first; null where they speak simultaneously."""
     provers_hear_each_other: bool
-    """Each prover reads the other's channel too, as in a public debate; false keeps them apart, as witnesses
-    are."""
+    """Each prover reads the other's channel too, as in a public debate; false: separate, like
+    witnesses.
+    """
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make meaningless."""
@@ -59,7 +61,7 @@ class Debate(ProtocolHandler):
         return {"verifier": both, **{name: both if hear else own[name] for name in own}}
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return the provers, one after another or at once, then the verifier, or the verifier first."""
+        """Return the provers, sequential or simultaneous, then the verifier, or the verifier first."""
         params = self.params
         said = prover_turns(params.sequential, params.prover0_first)
         asks: Turn = {"verifier": self.message_channel_names}

@@ -17,7 +17,7 @@ class MerlinArthurParameters(ProverParameters):
 
 @register("protocol", "merlin_arthur")
 class MerlinArthur(ProtocolHandler):
-    """prover0 argues for 0 and prover1 for 1; the verifier is not told which of them it hears."""
+    """prover0 argues for 0 and prover1 for 1; the verifier does not know which of them speaks."""
 
     Config = MerlinArthurParameters
 
@@ -33,7 +33,7 @@ class MerlinArthur(ProtocolHandler):
 
     @property
     def num_variants(self) -> int:
-        """One for each prover: an even seed lets prover0 speak, an odd one prover1."""
+        """One for each prover: with an even seed prover0 speaks, with an odd one prover1."""
         return 2
 
     def turn(self, round_index: int, variant: int) -> Turn:

@@ -1,4 +1,4 @@
-"""The protocol `mnip`: a verifier questions two provers apart, who both argue for 1."""
+"""The protocol `mnip`: a verifier questions two separate provers, who both argue for 1."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ludus.config.registry import register
 
 
 class MnipParameters(ProtocolParameters):
-    """A verifier and two provers that do not hear each other."""
+    """A verifier and two provers that do not read each other's messages."""
 
     verifier_first: bool
-    """The verifier asks first; false lets the provers begin."""
+    """The verifier asks first; false: the provers begin."""
     sequential: bool
-    """One prover speaks, then the other; false lets both speak in the same round."""
+    """One prover speaks, then the other; false: both speak in the same round."""
     prover0_first: bool | None
-    """Of two provers that speak one after the other, prover0 is the first; null where they speak at once."""
+    """Of two sequential provers, prover0 is the first; null where they speak simultaneously."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make meaningless."""
@@ -27,7 +27,8 @@ class MnipParameters(ProtocolParameters):
 
 @register("protocol", "mnip")
 class Mnip(ProtocolHandler):
-    """Both provers gain by accept; what one says the other does not read, so that lies may not agree."""
+    """Both provers are rewarded for accept; neither reads the other's messages, so that lies may
+    not agree."""
 
     Config = MnipParameters
     params: MnipParameters

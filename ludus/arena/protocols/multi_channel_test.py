@@ -43,7 +43,8 @@ class MultiChannelTest(ProtocolHandler):
         }
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return the provers at once, one in two channels, then the verifier in the two that it reads."""
+        """Return the provers simultaneously, one in two channels, then the verifier in the two that it
+        reads."""
         if round_index % 2 == 0:
             return {"prover0": ("public", "private"), "prover1": ("provers",)}
         return {"verifier": ("public", "private")}

@@ -10,7 +10,7 @@ class NipParameters(ProtocolParameters):
     """A verifier and a prover, in turn."""
 
     verifier_first: bool
-    """The verifier speaks first; false lets the prover begin."""
+    """The verifier speaks first; false: the prover begins."""
 
 
 @register("protocol", "nip")

@@ -1,4 +1,4 @@
-"""The protocol `parallel`: all agents act at once in every step, and what they gain is the env's to say."""
+"""The protocol `parallel`: all agents act simultaneously in every step, and the env gives the rewards."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ludus.config.registry import register
 
 
 class ParallelParameters(AnyProtocolParameters):
-    """There is nothing more to say: the env has the rules."""
+    """No options: the env has the rules."""
 
     kind: Literal["parallel"]
-    """All agents act at once, in every step of an env."""
+    """All agents act simultaneously, in every step of an env."""
 
     def rules(self) -> Rules:
-        """Return that there are no rounds and no decisions."""
+        """Return rules without rounds and decisions."""
         return Rules(0, 0, None, 0.0, 0.0, 0.0)
 
 
 @register("protocol", "parallel")
 class Parallel(ProtocolHandler):
-    """Has one channel, whose symbols are the actions; its agents are named by the env of the scenario."""
+    """One channel, whose symbols are the actions; the agents are those of the scenario's env."""
 
     Config = ParallelParameters
     has_rounds = False
@@ -46,13 +46,13 @@ class Parallel(ProtocolHandler):
 
     @property
     def stackelberg_sequence(self) -> tuple[tuple[str, ...], ...]:
-        """All agents in one group: they act at once."""
+        """All agents in one group: they act simultaneously."""
         return (self.names,)
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return that everybody acts."""
+        """Return all agents as active."""
         return dict.fromkeys(self.names, self.message_channel_names)
 
     def problems(self) -> Iterator[str]:
-        """Yield nothing: who there is is not known before the env is."""
+        """Yield nothing: the agents are not known before the env is."""
         yield from ()

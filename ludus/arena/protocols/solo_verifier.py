@@ -1,4 +1,4 @@
-"""The protocol `solo_verifier`: the verifier decides alone, at once; nobody speaks."""
+"""The protocol `solo_verifier`: the verifier decides alone, immediately; nobody speaks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class SoloVerifierParameters(VerifierParameters):
 
 @register("protocol", "solo_verifier")
 class SoloVerifier(ProtocolHandler):
-    """What a verifier can do without provers: the baseline of the other protocols."""
+    """A verifier without provers: the baseline of the other protocols."""
 
     Config = SoloVerifierParameters
 
@@ -22,5 +22,5 @@ class SoloVerifier(ProtocolHandler):
         return ("verifier",)
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return the verifier, who is active though it speaks nowhere."""
+        """Return the verifier, which is active though it speaks in no channel."""
         return {"verifier": ()}

@@ -1,9 +1,10 @@
-"""The protocol `zero_knowledge`: another protocol, whose provers learn to show nothing beyond their verdict.
+"""The protocol `zero_knowledge`: wraps another protocol, whose provers learn to reveal nothing beyond the
+verdict.
 
-What is proved in zero knowledge, a simulator could have said that never met the prover. So the seed seats in
-each episode either the verifier of the base protocol or an adversarial verifier, who asks whatever brings
-the prover to say more; the prover cannot tell which. In each round in which a prover answers, the simulator,
-who reads the questions but no answer, says what the answer will be.
+A proof is zero-knowledge if a simulator that never met the prover could have produced it. So the seed seats
+in each episode either the verifier of the base protocol or an adversarial verifier, which tries to make the
+prover reveal more; the prover cannot tell which. In each round in which a prover answers, the simulator,
+which reads the questions but no answer, predicts the answer.
 
 Shapes: B episodes, A agents, C channels, W variants, K = 1 + C numbers of an action.
 """
@@ -23,26 +24,27 @@ from ludus.core.errors import ConfigError
 
 ADVERSARY, SIMULATOR = "adversarial_verifier", "simulator"
 _FOLLOWED = ("decides", "forced", "step", "side_rewards", "judged", "deciders", "speakers")
-"""What a base has from all protocols, for its turns are dealt out anew."""
+"""Methods that a base must inherit from ProtocolHandler, since its turns are redistributed."""
 
 
 class ZeroKnowledgeParameters(AnyProtocolParameters):
-    """A protocol, and what is gained by foretelling its provers."""
+    """A base protocol, and the rewards for predicting its provers."""
 
     base: ProtocolSection
     """The protocol that is made zero-knowledge, with all of its keys."""
     simulator_reward: NonNegativeFloat
-    """What the simulator gains by each answer of a prover that it foretells."""
+    """The simulator's reward for each correctly predicted answer of a prover."""
     adversary_penalty: NonNegativeFloat
-    """What the adversarial verifier loses by each answer to it that the simulator foretells."""
+    """The adversarial verifier's penalty for each correctly predicted answer to it."""
     prover_simulated_reward: float
-    """What each prover gains by each answer that the simulator foretells, beside its reward in the base;
-    0.0 leaves the provers as they are and only measures what they reveal."""
+    """Each prover's reward for each correctly predicted answer, besides its reward in the base; 0.0 does
+    not change the provers and only measures what they reveal.
+    """
 
 
 @register("protocol", "zero_knowledge")
 class ZeroKnowledge(ProtocolHandler):
-    """Splits each channel of the base in three: questions, answers, and what the simulator says instead."""
+    """Splits each channel of the base in three: questions, answers, and simulated answers."""
 
     Config = ZeroKnowledgeParameters
 
@@ -98,7 +100,7 @@ class ZeroKnowledge(ProtocolHandler):
 
     @property
     def agent_channel_visibility(self) -> Mapping[str, tuple[str, ...]]:
-        """Who reads a channel of the base reads questions and answers; the simulator reads no answer."""
+        """Readers of a channel of the base read questions and answers; the simulator reads no answer."""
         seen = {
             name: (*channels, *map(_answers, channels))
             for name, channels in self.base.agent_channel_visibility.items()
@@ -110,7 +112,7 @@ class ZeroKnowledge(ProtocolHandler):
 
     @property
     def stackelberg_sequence(self) -> tuple[tuple[str, ...], ...]:
-        """Those of the base lead; the adversarial verifier answers the provers, the simulator all."""
+        """The agents of the base lead; the adversarial verifier follows the provers, the simulator all."""
         return *self.base.stackelberg_sequence, (ADVERSARY,), (SIMULATOR,)
 
     @property
@@ -119,12 +121,12 @@ class ZeroKnowledge(ProtocolHandler):
         return 2 * self.base.num_variants
 
     def is_judged(self, variant: int) -> bool:
-        """Return whether the verifier of the base is seated, who is to decide."""
+        """Return whether the verifier of the base, which decides, is seated."""
         own = self.base.num_variants
         return variant < own and self.base.is_judged(variant)
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return the turn of the base with whoever is seated, and the simulator where a prover answers."""
+        """Return the turn of the base with the seated verifier, and the simulator where a prover answers."""
         seat, own = divmod(variant, self.base.num_variants)
         found: dict[str, tuple[str, ...]] = {}
         for name, channels in self.base.turn(round_index, own).items():
@@ -137,7 +139,7 @@ class ZeroKnowledge(ProtocolHandler):
         return found
 
     def side_rewards(self, round_index: int, action_BAK: Tensor, seed_B: Tensor) -> Tensor:
-        """Return (B, A) what agents gain by the answers that the simulator foretells in this round."""
+        """Return (B, A) the rewards for the answers that the simulator predicts in this round."""
         speaks_BAC, said_BAC = self.speakers(round_index, seed_B), action_BAK[..., 1:]
         heard_BC = torch.where(speaks_BAC, said_BAC, NOTHING).amax(1)
         count = len(self.base.message_channel_names)
@@ -147,7 +149,7 @@ class ZeroKnowledge(ProtocolHandler):
         return self.of_variant(gains_WA, seed_B) * foretold_B[:, None]
 
     def _of_foretelling(self) -> list[list[float]]:
-        """Return, by variant, what each agent gains by an answer that is foretold."""
+        """Return, by variant, the reward of each agent for a predicted answer."""
         of_provers = dict.fromkeys(self.prover_names, self.gains.prover_simulated_reward)
         gains = {**of_provers, SIMULATOR: self.gains.simulator_reward}
         met = {**gains, ADVERSARY: -self.gains.adversary_penalty}
@@ -156,7 +158,7 @@ class ZeroKnowledge(ProtocolHandler):
 
 
 def _is_own(handler: ProtocolHandler, name: str) -> bool:
-    """Return whether a protocol has a method of its own in the place of the one of all protocols."""
+    """Return whether a protocol overrides this method of ProtocolHandler."""
     return getattr(type(handler), name) is not getattr(ProtocolHandler, name)
 
 

@@ -1,1 +1,1 @@
-"""What the report shows of runs of agents that meet, a file a section."""
+"""Sections of the report on arena runs, one per file."""

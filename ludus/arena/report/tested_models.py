@@ -1,4 +1,4 @@
-"""Tested models: what each model of an earlier run that `rerun_tests` has tested came to."""
+"""Tested models: the results of each model of an earlier run that `rerun_tests` has tested."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ludus.show.report.scales import short_number
 _MOST_FIGURES = 8
 _MOST_MODELS = 200
 _TEST = "test/"
-# How far the earlier run was is told by the first of these that it counted.
+# The progress of the earlier run is shown by the first of these that it counted.
 _COUNTERS = ("iteration", "epoch", "round", "env_steps", "opt_steps")
 
 
 @dataclass(frozen=True)
 class _Tested:
-    """One model, and what its test found."""
+    """One model, and its test metrics."""
 
     name: str
     counters: Mapping[str, float]
@@ -53,7 +53,7 @@ def _body(run: ReportedRun) -> str:
 
 
 def _read(line: Mapping[str, object]) -> _Tested | None:
-    """Return the test that a line of the log tells of; None where it tells of none."""
+    """Return the test in a line of the log; None where it has none."""
     said = mapping(line.get("text")).get("model")
     numbers = {name: one for name, told in line.items() if (one := number(told)) is not None}
     figures = {name: one for name, one in numbers.items() if name.startswith(_TEST)}
@@ -85,7 +85,7 @@ def _table(tested: Sequence[_Tested]) -> str:
         cells += [_cell(one.figures.get(name), bests[name]) for name in names]
         shown = "".join(f"<td>{cell}</td>" for cell in cells)
         rows.append(f"<tr><th>{text(one.name)}</th>{shown}</tr>")
-    # A space of no width lets a long name break between its words.
+    # A zero-width space lets a long name break between its words.
     broken = [title.replace("/", "/\u200b") for title in titles]
     head = "".join(f"<th>{text(title)}</th>" for title in broken)
     body = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
@@ -93,7 +93,7 @@ def _table(tested: Sequence[_Tested]) -> str:
 
 
 def _columns(tested: Sequence[_Tested]) -> list[str]:
-    """Return the main figures; an agent's that is the whole's is not told twice."""
+    """Return the main metrics; an agent's metric that equals the overall one is not repeated."""
     names = by_telling(dict.fromkeys(name for one in tested for name in one.figures))
     wholes = {name: _TEST + name.rpartition("/")[2] for name in names}
     told = [
@@ -106,7 +106,7 @@ def _columns(tested: Sequence[_Tested]) -> list[str]:
 
 
 def _best(tested: Sequence[_Tested], name: str) -> float | None:
-    """Return the best value of a figure, None where none is better than all the others."""
+    """Return the best value of a metric, None where none is better than all the others."""
     values = {one.figures[name] for one in tested if name in one.figures}
     direction = known_direction(name)
     if direction is None or len(values) < 2 or any(value != value for value in values):

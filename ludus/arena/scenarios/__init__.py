@@ -1,1 +1,1 @@
-"""Each folder, or file, is a scenario."""
+"""Scenarios, one per folder or file."""

@@ -20,22 +20,22 @@ from ludus.seeds import generator
 
 
 class TinyParameters(StrictConfig):
-    """How many bits there are, and how many of them matter."""
+    """The number of bits, and of those that decide the label."""
 
     kind: Literal["tiny"]
     """Rows of bits, labelled by the parity of the first few."""
     num_bits: Positive
-    """How many bits a row has."""
+    """The number of bits of a row."""
     num_deciding: Positive
-    """How many of them, from the first on, decide: the label is 1 where an odd number of these is 1."""
+    """The number of first bits that decide: the label is 1 where an odd number of these is 1."""
     num_symbols: Annotated[int, Field(ge=2, lt=2**16)]
-    """How many symbols a message is chosen from."""
+    """The number of symbols of a message."""
     train_size: Positive
-    """How many rows are learned from."""
+    """The number of training rows."""
     validation_size: Positive
-    """How many rows choose the best model."""
+    """The number of validation rows, which select the best model."""
     test_size: Positive
-    """How many rows the final test has."""
+    """The number of test rows."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make impossible."""
@@ -48,14 +48,14 @@ class TinyParameters(StrictConfig):
 
 @register("scenario", "tiny")
 class Tiny(Scenario):
-    """Gives `bits` (N, D) as 0 and 1, drawn evenly; the same row may well be in two of the datasets."""
+    """Provides `bits` (N, D) as 0 and 1, uniformly random; the same row may be in two of the datasets."""
 
     Config = TinyParameters
     params: TinyParameters
 
     @property
     def num_symbols(self) -> int:
-        """As the config says: they mean nothing yet."""
+        """The config's number: symbols have no meaning here."""
         return self.params.num_symbols
 
     def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
@@ -63,7 +63,7 @@ class Tiny(Scenario):
         return ["bits " + "".join(str(int(bit)) for bit in datum["bits"].tolist())]
 
     def make_datasets(self, seed: int) -> Datasets:
-        """Return three datasets, each from a generator of its own."""
+        """Return three datasets, each from its own generator."""
         params = self.params
         return Datasets(
             self._drawn(seed, "train", params.train_size),

@@ -1,1 +1,1 @@
-"""Agents alone with the data: supervised training, as a trainer kind and as pretraining."""
+"""Solo agents: supervised training on the data, as a trainer kind and as pretraining."""

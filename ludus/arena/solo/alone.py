@@ -1,4 +1,4 @@
-"""The rules of agents that meet nobody: nobody speaks, nobody decides; there are no episodes."""
+"""The protocol of solo agents: no messages, no decisions, no episodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.core.errors import LudusError
 
 
 class Alone(ProtocolHandler):
-    """Says who there is, and for how many rounds and channels bodies are built; all of them stay silent."""
+    """Names the agents, and the numbers of rounds and channels that bodies are built for, all unused."""
 
     def __init__(
         self, agent_names: Sequence[str], *, max_message_rounds: int, num_channels: int
@@ -36,7 +36,7 @@ class Alone(ProtocolHandler):
 
     @property
     def verifier_names(self) -> tuple[str, ...]:
-        """Nobody."""
+        """None."""
         return ()
 
     @property
@@ -50,7 +50,7 @@ class Alone(ProtocolHandler):
         return self._max_message_rounds
 
     def turn(self, round_index: int, variant: int) -> Turn:
-        """Return nobody."""
+        """Return no agents."""
         return {}
 
     def problems(self) -> Iterator[str]:
@@ -59,7 +59,7 @@ class Alone(ProtocolHandler):
 
 
 class NoEpisodes(Environment):
-    """Stands in a scenario instance where agents are alone."""
+    """The environment of a scenario instance of solo agents."""
 
     num_envs = 0
     num_steps = 0

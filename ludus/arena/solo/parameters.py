@@ -1,4 +1,4 @@
-"""The parameters of agents that learn alone: no protocol, for nobody meets anybody."""
+"""The parameters of solo agents, which have no protocol."""
 
 from __future__ import annotations
 
@@ -15,27 +15,29 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class SoloParameters(SubParameters):
-    """How agents learn alone, and what their bodies are to be used for later."""
+    """How solo agents learn, and the protocol sizes that their bodies are built for."""
 
     batch_size: Positive
-    """How many data an update learns from; the last batch of an iteration has what is left."""
+    """The number of data per update; the last batch of an iteration has the rest."""
     max_message_rounds: Positive
-    """For how many rounds of messages bodies are built, though nobody speaks here: those of the protocol
-    that the agents are to be loaded for."""
+    """The number of message rounds that bodies are built for, though nobody speaks here: that of the
+    protocol that the agents will be loaded for.
+    """
     num_channels: Positive
-    """For how many channels bodies are built: those of the same protocol."""
+    """The number of channels that bodies are built for: that of the same protocol."""
 
 
 class SoloHyperParameters(ExperimentParameters):
-    """Everything that decides a run of agents that learn alone."""
+    """The parameters of a run of solo agents."""
 
     max_iterations: Positive
-    """How many iterations the run trains, each one pass over the data."""
+    """The number of training iterations, each one pass over the data."""
     solo_agent: SoloParameters
-    """Batches, and what bodies are built for."""
+    """Batches, and the protocol sizes that bodies are built for."""
     engine: EngineKey
-    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python."""
+    """The engine of the update: auto chooses by length and device, eager calls it, tape (the CPU) and graph
+    (CUDA) replay it without Python.
+    """
     log_every_iterations: Count
     """Write a record every so many iterations, and after an evaluation; 0 means only then and at the end."""
     keep_every_iterations: Count
@@ -43,10 +45,10 @@ class SoloHyperParameters(ExperimentParameters):
     evaluate_every_iterations: Count
     """Evaluate every so many iterations, and after the last; 0 means never."""
     evaluation: JudgingParameters
-    """How the agents are judged while they train: by their accuracy on data they do not learn from."""
+    """How the agents are evaluated while they train: by their accuracy on validation data."""
 
     def handler(self) -> Alone:
-        """Return the rules of agents that meet nobody."""
+        """Return the protocol of solo agents."""
         section = self.solo_agent
         return Alone(
             list(self.agents),
@@ -55,7 +57,7 @@ class SoloHyperParameters(ExperimentParameters):
         )
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         yield from super().problems()
         if not self.agents:
             yield "'agents' is empty; describe at least one"
@@ -77,6 +79,6 @@ class SoloHyperParameters(ExperimentParameters):
             )
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, with the value that means never."""
         keys = ("log_every_iterations", "keep_every_iterations")
         return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}

@@ -1,4 +1,4 @@
-"""The plan of agents that learn alone: passes over the data, then the test and the saved models."""
+"""The plan of solo agents: passes over the data, then the test and the saved models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_solo_plan(
     first: Sequence[Stage | Repeat],
     train_loop: Work | None,
 ) -> Repeat:
-    """Return the plan; `first` comes before training, `train_loop` is a script's, in its place."""
+    """Return the plan; `first` comes before training, `train_loop` is a script's replacement of it."""
     step = Stage(name="train_step", work=train_step)
     iteration = Repeat(
         name="iteration",

@@ -1,4 +1,4 @@
-"""Agents that learn to classify the data alone, and the gradient step that teaches them.
+"""Students: agents that learn to classify the data alone, and their gradient step.
 
 Shapes: N rows, A agents, R rounds, C channels.
 """
@@ -61,7 +61,7 @@ class Students(nn.Module):
         return losses_A.sum(), torch.stack([losses_A.detach(), right_A], 1)
 
     def observe(self, dataset: ArenaDataset) -> None:
-        """Let bodies that keep statistics take in the data once, before they are first used."""
+        """Update bodies that keep statistics with the data once, before they are first used."""
         if fresh := self.agents.fresh:
             data = [dataset.data[name] for name in self.agents.data_names]
             self.agents.observe(self._rows(data), fresh)
@@ -70,7 +70,7 @@ class Students(nn.Module):
     def accuracy(
         self, name: str, dataset: ArenaDataset, size: int, *, is_interrupted: Callable[[], bool]
     ) -> float:
-        """Return how often this agent is right; the data are looked at so many at a time."""
+        """Return the accuracy of this agent, in batches of this size."""
         agent, right = self.agents.member(name), torch.zeros((), device=dataset.y.device)
         for first in range(0, len(dataset), size):
             if is_interrupted():
@@ -116,13 +116,13 @@ class SoloUpdate(GradientUpdate):
 
 
 class Passes:
-    """Which data each batch of an iteration has: every datum once, in an order of the iteration's own."""
+    """The data of each batch of an iteration: every datum once, reshuffled each iteration."""
 
     def __init__(
         self, dataset: ArenaDataset, data_names: Sequence[str], size: int, seed: int
     ) -> None:
         self._dataset, self._names, self._size, self._seed = dataset, data_names, size, seed
-        # A normalisation over a batch can make nothing of one datum: it joins the batch before.
+        # Normalisation over a batch is undefined for one datum: it joins the batch before.
         has_one_left = len(dataset) % size == 1 and len(dataset) > size > 1
         self.count = -(-len(dataset) // size) - has_one_left
         self._key = -1

@@ -14,10 +14,10 @@ from ludus.config.registry import register_trainer
 
 
 class ReinforceHyperParameters(RlHyperParameters):
-    """Everything that decides a run of REINFORCE in the arena."""
+    """The parameters of a run of REINFORCE in the arena."""
 
     reinforce: ReinforceParameters
-    """How an update learns."""
+    """The parameters of the update."""
 
     @property
     def trains_values(self) -> bool:
@@ -25,7 +25,7 @@ class ReinforceHyperParameters(RlHyperParameters):
         return self.reinforce.weight.kind == "advantage"
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         yield from super().problems()
         if self.reinforce.weight.kind == "reward_to_go" and self.rl.gae_lambda != 1:
             yield (
@@ -41,13 +41,13 @@ class ReinforceHyperParameters(RlHyperParameters):
 
 @register_trainer("reinforce")
 class ReinforceTrainer(TensorDictRlTrainer):
-    """Every agent makes what paid off for it likelier."""
+    """Every agent learns by REINFORCE from its own rewards."""
 
     Config = ReinforceHyperParameters
     config: ReinforceHyperParameters
 
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
-        """Return the loss, and what weighs the steps: rewards to go, or generalised advantages."""
+        """Return the loss, and the weights of the steps: reward-to-go, or generalised advantages."""
         rl, params = self.config.rl, self.config.reinforce
         loss_module = Reinforce(self.agents, rl, params)
         if params.weight.kind == "reward_to_go":

@@ -1,4 +1,4 @@
-"""The trainer kind `rerun_tests`: it trains nothing, and tests every model that an earlier run has kept."""
+"""The trainer kind `rerun_tests`: tests every model that an earlier run has kept, without training."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ from ludus.store.storage import Storage
 
 
 class RerunTestsParameters(TrainerConfig):
-    """Which run, and what of it."""
+    """The earlier run, and which of its models to test."""
 
     run: str
     """The directory of the earlier run."""
     models: list[str] | None
-    """Which of the models it has kept, such as final or best; null: all of them, in the order of their
-    training."""
+    """The models to test, such as final or best; null: all of them, in the order of their
+    training.
+    """
     checkpoints: bool
-    """Test the agents of each checkpoint that is still there, too."""
+    """Also test the agents of each checkpoint that still exists."""
     episodes: Positive | None
-    """In how many episodes each is tested; null: in as many as that run's own test has."""
+    """The number of test episodes of each; null: as many as that run's own test has."""
     other_episodes: bool
     """Test in episodes that follow from this file's seed; false: in those of that run's own test."""
 
@@ -45,22 +46,23 @@ class RerunTestsParameters(TrainerConfig):
 
 
 class Model(NamedTuple):
-    """One thing to test."""
+    """A model to test."""
 
     name: str
-    """Where it is in the run: models/final, checkpoints/0000000120."""
+    """Its path in the run: models/final, checkpoints/0000000120."""
     counters: Mapping[str, int]
-    """How far the run was."""
+    """The counters of the run when it was kept."""
 
 
 class Queue:
-    """What is tested, in order; a part, for the earlier run may go on and keep other models meanwhile."""
+    """The models to test, in order; a part, as the earlier run may continue and keep other models
+    meanwhile."""
 
     def __init__(self) -> None:
         self.models: list[Model] = []
 
     def at(self, place: int) -> Model:
-        """Return the one at this place."""
+        """Return the model at this index."""
         if place >= len(self.models):
             raise CheckpointError(
                 "what was to be tested is not there; resume from a checkpoint that holds the list"
@@ -72,7 +74,7 @@ class Queue:
         return {"models": [[one.name, dict(one.counters)] for one in self.models]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what was listed."""
+        """Restore the list."""
         states.check_keys(state, "models")
         found = []
         for row in states.rows(state, "models"):
@@ -97,12 +99,13 @@ class RerunTests(Trainer):
     """
 
     Config = RerunTestsParameters
-    # It is built from the earlier run's config; weights that are tested are put in its agents and taken out.
+    # It is built from the earlier run's config; tested weights are loaded into its agents and removed
+    # again.
     derived: ClassVar[tuple[str, ...]] = ("_tested",)
     config: RerunTestsParameters
 
     def prepare(self, *, max_steps: int | None) -> None:
-        """Build the trainer of the earlier run, as it was."""
+        """Build the trainer of the earlier run."""
         super().prepare(max_steps=max_steps)
         try:
             tested, self._storage = rebuild_trainer(self.config.run, [], is_for_weights=True)
@@ -123,7 +126,7 @@ class RerunTests(Trainer):
         self._listed()
 
     def _listed(self) -> list[Model]:
-        """Return what is to be tested; raise ConfigError where that is nothing."""
+        """Return the models to test; raise ConfigError where there are none."""
         found = [*_kept(self._storage)]
         if self.config.models is not None:
             found = [self._named(name, found) for name in self.config.models]
@@ -180,7 +183,7 @@ class RerunTests(Trainer):
         run.log.write(run)
 
     def _read(self, model: Model) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
-        """Return the weights, and the note of a kept model."""
+        """Return the weights, and the metadata of a kept model."""
         folder, _, name = model.name.partition("/")
         try:
             if folder == "models":
@@ -192,16 +195,16 @@ class RerunTests(Trainer):
         return self._tested.weights_of(state), {}
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return what is tested."""
+        """Return the list of models."""
         return {"queue": self._queue}
 
     def close(self) -> None:
-        """Let the trainer of the earlier run go."""
+        """Close the trainer of the earlier run."""
         self._tested.close()
 
 
 def _kept(storage: Storage, *, with_copies: bool = False) -> Iterator[Model]:
-    """Yield the models of a run; those that are copies of others, for people, only if they are asked for."""
+    """Yield the models of a run; those that are copies of others only `with_copies`."""
     for name in sorted(storage.names("models")):
         if storage.exists(f"models/{name}/model.json"):
             _, about = read_model(storage, f"models/{name}")
@@ -211,7 +214,7 @@ def _kept(storage: Storage, *, with_copies: bool = False) -> Iterator[Model]:
 
 
 def _counters(about: Mapping[str, Any], place: str) -> dict[str, int]:
-    """Return how far the run was; the note beside the weights is not covered by their hash."""
+    """Return the counters of the run; the metadata are not covered by the hash of the weights."""
     try:
         return states.counts(about, "counters") if "counters" in about else {}
     except states.StateError as error:

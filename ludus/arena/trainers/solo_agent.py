@@ -1,4 +1,4 @@
-"""The trainer kind `solo_agent`: each agent learns to classify the data by itself, supervised."""
+"""The trainer kind `solo_agent`: each agent learns alone to classify the data, supervised."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
 
     Config = SoloHyperParameters
     trainer_type: ClassVar[str] = "solo_agent"
-    # The order of an iteration is computed anew.
+    # The order of an iteration is recomputed.
     derived: ClassVar[tuple[str, ...]] = ("_passes", "_plain_state")
     config: SoloHyperParameters
 
@@ -92,7 +92,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         self._choose_engine()
 
     def _shortened(self, max_steps: int | None) -> list[str]:
-        """Make the run as long as `fit` asks for, in whole iterations; return what changed besides."""
+        """Set the length that `fit` asks for, in whole iterations; return the other changes."""
         if max_steps is None:
             return []
         if max_steps < 1:
@@ -144,7 +144,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
 
     @attach_progress_bar(lambda self: self.config.max_iterations)
     def _run_train_loop(self, iteration_context: IterationContext) -> None:
-        """Make all iterations; for overriding. Where it is not overridden the plan makes them."""
+        """Run all iterations; for overriding. Where it is not overridden the plan runs them."""
         iteration_context.set_description("Training")
         for _ in range(self.config.max_iterations):
             if self.run.interrupted:
@@ -155,14 +155,14 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
 
     @attach_progress_bar(lambda self: len(self.config.agents))
     def _run_test_loop(self, iteration_context: IterationContext) -> None:
-        """Ask every agent about the test data, and log how often it is right."""
+        """Log the accuracy of every agent on the test data."""
         iteration_context.set_description("Testing")
         found = self._accuracies("test", iteration_context.step)
         self.run.record({f"test/{name}": value for name, value in found.items()})
         self.run.log.write(self.run)
 
     def _accuracies(self, name: str, step: Callable[[], None]) -> dict[str, float]:
-        """Return how often each agent is right on one of the datasets, and the mean of all agents."""
+        """Return the accuracy of each agent on one of the datasets, and the mean of all agents."""
         dataset, size = (
             getattr(self.scenario_instance.datasets, name),
             self.config.solo_agent.batch_size,
@@ -201,7 +201,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         return metrics
 
     def _record(self, run: Run) -> None:
-        """Write what has been gathered, and begin to gather anew."""
+        """Write the accumulated metrics, and reset them."""
         opts = run.counters["opt_steps"]
         metrics = {**self.update.take_metrics(), "train/learning_rate": self.rate(opts)}
         run.record(metrics)
@@ -214,11 +214,11 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         run.keep_model(name, self.weights(), {"counters": counters})
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return everything that must survive."""
+        """Return all parts that are saved and restored."""
         return {"update": self.update, "judge": self.judge}
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and place of the best agents so far, by the mean of their accuracies."""
+        """Return metric, score and path of the best agents so far, by the mean of their accuracies."""
         return self.judge.best if hasattr(self, "judge") else None
 
     def more_bests(self) -> Mapping[str, Best]:
@@ -226,7 +226,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         return self.judge.more_bests if hasattr(self, "judge") else {}
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best agents: their weights are lost, or in another run's directory."""
+        """Drop the best agents: their weights are lost, or in another run's directory."""
         self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Tensor]:
@@ -236,7 +236,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the accuracies of kept weights on test data, by which nothing was chosen."""
+        """Return the accuracies of saved weights on held-out test data."""
         if episodes is not None or seed is not None:
             raise ConfigError(
                 "this run was trained on data, not in episodes: --episodes and --seed do not apply"

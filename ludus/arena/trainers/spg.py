@@ -15,13 +15,13 @@ from ludus.config.registry import register_trainer
 
 
 class SpgHyperParameters(RlHyperParameters):
-    """Everything that decides a run of Stackelberg policy gradients in the arena."""
+    """The parameters of a run of Stackelberg policy gradients in the arena."""
 
     spg: SpgParameters
-    """How an update learns."""
+    """The parameters of the update."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         before = list(super().problems())
         yield from before
         if before:
@@ -86,7 +86,7 @@ class SpgHyperParameters(RlHyperParameters):
 
 @register_trainer("spg")
 class SpgTrainer(TensorDictRlTrainer):
-    """Leaders, such as verifiers, learn with the answer of their followers in view."""
+    """Leaders, such as verifiers, learn by anticipating the response of their followers."""
 
     Config = SpgHyperParameters
     keeps_episodes_whole: ClassVar[bool] = True

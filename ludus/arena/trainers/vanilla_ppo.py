@@ -12,21 +12,21 @@ from ludus.config.registry import register_trainer
 
 
 class VanillaPpoParameters(RlHyperParameters):
-    """Everything that decides a run of PPO in the arena."""
+    """The parameters of a run of PPO in the arena."""
 
     ppo: PpoParameters
-    """How an update learns."""
+    """The parameters of the update."""
 
 
 @register_trainer("vanilla_ppo")
 class VanillaPpoTrainer(TensorDictRlTrainer):
-    """Every agent learns by proximal policy optimisation from its own rewards."""
+    """Every agent learns by proximal policy optimization from its own rewards."""
 
     Config = VanillaPpoParameters
     config: VanillaPpoParameters
 
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
-        """Return TorchRL's PPO loss for turns, and its generalised advantage estimation."""
+        """Return TorchRL's PPO loss masked by turns, and its generalised advantage estimation."""
         rl, ppo = self.config.rl, self.config.ppo
         made = ClipPpo if ppo.loss.kind == "clip" else KlPenaltyPpo
         loss_module = made(self.agents, rl, ppo)

@@ -1,1 +1,1 @@
-"""Double DQN on games that live on the device: a host and an agent, a network each, learn in one loop."""
+"""Double DQN on device games: a host and an agent, each with its own network, learn in one loop."""

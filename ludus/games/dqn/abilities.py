@@ -1,4 +1,4 @@
-"""What a trainer of two roles can do with its networks: evaluate, play, export them (core/abilities.py)."""
+"""Abilities of a trainer of two roles: evaluate, play and export its networks (core/abilities.py)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ludus.seeds import derive, forked
 
 
 class Abilities(TwoRoles):
-    """The methods that `ludus eval`, `play` and `export` look for, and the seed's measurements."""
+    """Methods for `ludus eval`, `play` and `export`, and measurements such as rho."""
 
     run: Run
     judge: Judge
@@ -41,17 +41,17 @@ class Abilities(TwoRoles):
         return self.judge.more_bests if hasattr(self, "judge") else {}
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best networks: their weights are lost, or in another run's directory."""
+        """Drop the best networks: their weights are lost, or in another run's directory."""
         self.judge.forget_models(names)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return a copy of all networks that learn, on the CPU: host.<name> and agent.<name>."""
+        """Return a copy of all trained networks, on the CPU: host.<name> and agent.<name>."""
         return {
             name: t for learner in self.learners.values() for name, t in learner.weights().items()
         }
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights in a saved state; the networks stay as they are."""
+        """Return the weights in a saved state; the networks do not change."""
         found: dict[str, Tensor] = {}
         for role, learner in self.learners.items():
             with states.within(role):
@@ -61,20 +61,21 @@ class Abilities(TwoRoles):
         return found
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take up kept weights of all roles that learn."""
+        """Load saved weights of all trained roles."""
         for learner, own in self._by_learner(weights):
             learner.load_weights(own)
 
     @contextlib.contextmanager
     def _borrowing(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Let the networks of all roles that learn have these weights in the block, and theirs after it."""
+        """Load these weights into the trained networks inside the block, and restore the old ones
+        after it."""
         with contextlib.ExitStack() as kept:
             for learner, own in self._by_learner(weights):
                 kept.enter_context(swapped_weights(learner, own))
             yield
 
     def _by_learner(self, weights: Mapping[str, Tensor]) -> list[tuple[Learner, dict[str, Tensor]]]:
-        """Return each learner with its own of these weights; raise StateError unless all of them fit."""
+        """Return each learner with its part of these weights; raise StateError unless all of them fit."""
         found = []
         for role, one in self.learners.items():
             start = f"{role}."
@@ -87,7 +88,7 @@ class Abilities(TwoRoles):
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the scores of every pair with kept networks, over games by which nothing was chosen."""
+        """Return the scores of every pair with saved networks, on held-out games that no selection used."""
         with self._borrowing(weights):
             played = self._played(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
@@ -97,7 +98,7 @@ class Abilities(TwoRoles):
         }
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
-        """Return one game of kept networks, move by move."""
+        """Return one game of saved networks, move by move."""
         names = {
             role: "the network"
             if isinstance(player, RoleLearner | ValuePlayer)
@@ -107,12 +108,13 @@ class Abilities(TwoRoles):
         draws = torch.Generator(self.device)
         draws.manual_seed(derive(self.config.seed, "play", index))
         turns = self.config.evaluation.max_steps
-        # Played to its end at once: between two lines that were asked for, gradients would be off for all.
+        # Played to its end before the first line: a suspended generator would keep gradients off for the
+        # caller.
         with self._borrowing(weights), self._spared() as players:
             return list(told(self.fused_game, players, names, draws, max_turns=turns))
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
-        """Write the policy of each role that learns to <path>/<role>, for NumPy alone to act by."""
+        """Write the policy of each trained role to <path>/<role>, to act with NumPy alone."""
         with self._borrowing(weights):
             for role, learner in self.learners.items():
                 export_policy(path / role, self.fused_game, role, "greedy", "q", learner.net)
@@ -124,7 +126,7 @@ class Abilities(TwoRoles):
 
     @contextlib.contextmanager
     def _spared(self) -> Iterator[Mapping[str, Player]]:
-        """Let the block ask the players in eval mode; it leaves no trace in them, nor in any generator."""
+        """Yield the players in eval mode; their states and all generators are restored after the block."""
         seed = derive(self.config.seed, "eval/players")
         with forked(seed), self.inference_mode(), self.given_state.spared() as players:
             yield players
@@ -134,8 +136,8 @@ class Abilities(TwoRoles):
     ) -> dict[str, float]:
         """Return rho, games that the host won for each step played, of the five pairs.
 
-        The number of games and the most steps of each are the config's unless given. Raises ConfigError
-        for a game whose end is not always the host's win; `evaluate` is for every game.
+        The number of games and max_steps are the config's unless given. Raises ConfigError for a game whose
+        end is not always the host's win; `evaluate` works for every game.
         """
         if not self.fused_game.host_wins_by_ending:
             raise ConfigError(
@@ -149,9 +151,10 @@ class Abilities(TwoRoles):
     def evaluate(
         self, num_samples: int | None = None, max_steps: int | None = None
     ) -> dict[str, float]:
-        """Return what an evaluation of a run logs: the score of each role, every pair's, and what was played.
+        """Return the metrics of an evaluation: the score of each role, those of every pair, and the actions
+        played.
 
-        The number of games and the most steps of each are the config's unless given.
+        The number of games and max_steps are the config's unless given.
         """
         played = self._measured("evaluate", num_samples, max_steps)
         found = metrics_of(self.fused_game, played, self.config.trained)

@@ -1,4 +1,4 @@
-"""What a trainer has for its host and its agent, by the names that scripts know."""
+"""Accessors of a trainer's host and agent, by the names used in scripts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Accessors:
     """get_net("host") and the like, and the same as attributes: host_net."""
 
     role_specific_hyperparameters: ClassVar[tuple[str, ...]] = tuple(RoleConfig.model_fields)
-    """The keys of the config that each role has for itself."""
+    """The keys of the config that are set per role."""
 
     @property
     def learners(self) -> Mapping[str, RoleLearner]:
@@ -29,17 +29,17 @@ class Accessors:
 
     @property
     def players(self) -> Mapping[str, Player]:
-        """Who plays each role now."""
+        """The current player of each role."""
         raise NotImplementedError
 
     @property
     def fused_game(self) -> FusedGame:
-        """The game that is played."""
+        """The game."""
         raise NotImplementedError
 
     @property
     def trained_roles(self) -> list[str]:
-        """The roles that learn now."""
+        """The roles that are currently trained."""
         return [role for role, learner in self.learners.items() if learner.is_trained]
 
     def _learner(self, role: str) -> RoleLearner:
@@ -49,25 +49,25 @@ class Accessors:
         return self.learners[role]
 
     def get_net(self, role: str) -> Any:
-        """Return the network of a role, or the player in its place."""
+        """Return the network of a role, or the player that replaces it."""
         self.fused_game.check_role(role)
         player = self.players[role]
         return player.net if isinstance(player, ValuePlayer | RoleLearner) else player
 
     def get_optimizer(self, role: str) -> RoleOptimizer:
-        """Return what moves the weights of a role, by zero_grad() and step()."""
+        """Return the optimizer of a role, with zero_grad() and step()."""
         return self._learner(role).optimizer
 
     def get_lr_scheduler(self, role: str) -> Scheduler:
-        """Return the learning rate of a role, as a function of its updates in a run."""
+        """Return the learning rate schedule of a role, a function of its updates in a run."""
         return self._learner(role).lr_scheduler
 
     def get_er_scheduler(self, role: str) -> Scheduler:
-        """Return the exploration rate of a role, as a function of its updates in a run."""
+        """Return the exploration rate schedule of a role, a function of its updates in a run."""
         return self._learner(role).er_scheduler
 
     def get_replay_buffer(self, role: str) -> DeviceReplay:
-        """Return what a role remembers."""
+        """Return the replay buffer of a role."""
         return self._learner(role).replay
 
     def get_hyperparameter(self, role: str, name: str) -> Any:

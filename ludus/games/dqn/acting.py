@@ -1,4 +1,4 @@
-"""How the network of a learner is asked for the values of moves.
+"""Inference of a learner's action values.
 
 Shapes: B games, O features of an observation, A moves.
 """
@@ -16,10 +16,11 @@ from ludus.nn.learner import Learner
 
 
 class Acting:
-    """A learner's network as it is now: on CUDA by fused layers where it is a chain of them, else called."""
+    """A learner's current network: on CUDA by fused layers where it is a chain of linear layers, else
+    called."""
 
     def __init__(self, learner: Learner, *, inputs: int, precision: Precision) -> None:
-        """`inputs` is how many features the network takes."""
+        """`inputs` is the number of input features."""
         self._learner, self._precision = learner, precision
         self._fused: Inference | None = None
         if learner.flat.device.type == "cuda":
@@ -27,7 +28,7 @@ class Acting:
         self._is_steady = False
 
     def values(self, obs_BO: Tensor) -> Tensor:
-        """Return (B, A) what the network says of each move."""
+        """Return (B, A) the value of each move."""
         if self._fused is not None and self._fused.is_current:
             if not self._is_steady:
                 self._fused.refresh()
@@ -38,7 +39,8 @@ class Acting:
 
     @contextlib.contextmanager
     def steady(self) -> Iterator[None]:
-        """Let the block ask for values many times: its network does not change there, so it is read once."""
+        """Read the weights once for many calls of `values` inside the block, in which the network must not
+        change."""
         if self._fused is not None and self._fused.is_current:
             self._fused.refresh()
         self._is_steady = True

@@ -1,4 +1,4 @@
-"""What decides a run of kind `fused_dqn`: the game, and how each of its two roles learns."""
+"""The config of `fused_dqn`: the game, and how each of its two roles learns."""
 
 from __future__ import annotations
 
@@ -27,63 +27,65 @@ ROLES = ("host", "agent")
 
 
 class ExplorationConfig(StrictConfig):
-    """How often a role plays a legal move at random while its games are collected."""
+    """Exploration: how often a role plays a random legal move while its games are collected."""
 
     initial: Share
-    """The share of random moves at the beginning."""
+    """The initial exploration rate, as a share of the moves."""
     schedule: ScheduleSection
-    """How it goes on from there, with the updates of the role."""
+    """The schedule of the rate over the updates of the role."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a schedule that leaves what a share can be."""
+        """Yield a problem if the schedule leaves the range of a share."""
         if (most := highest(self.schedule, self.initial)) > 1:
             yield f"'schedule' reaches {most:g}; a share of moves is 1 at most"
 
 
 class SparringConfig(StrictConfig):
-    """A scripted player whom a role meets besides the one that learns."""
+    """A scripted opponent that a role meets besides the one that learns."""
 
     player: PlayerSection
-    """Who plays the other role."""
+    """The player of the other role."""
     share: PositiveShare
-    """In which share of the collected games."""
+    """The share of the collected games against it."""
 
 
 class RoleConfig(StrictConfig):
     """How one role learns."""
 
     net_arch: NetArch
-    """The network from what the role sees to a value for each action: widths, b, r64, or repeats of them."""
+    """The network from observations to action values: widths, b, r64, or repeats of them."""
     batch_size: Positive
-    """How many experiences one update learns from."""
+    """The number of transitions per update."""
     initial_rollout_size: Positive
-    """How many games are played before the first update."""
+    """The number of games played before the first update."""
     rollout_size: Positive
-    """How many new games are played each time experiences are collected."""
+    """The number of new games per rollout."""
     max_rollout_step: Positive
-    """After how many moves of the role a collected game is left, ended or not."""
+    """The number of moves of the role after which a collected game is stopped, ended or not."""
     collect_every_rounds: Positive
-    """Experiences are collected every so many rounds."""
+    """Collect a rollout every so many rounds."""
     sparring: list[SparringConfig]
-    """Scripted players of the other role in some of the collected games, so that the role does not learn to
-    meet one opponent alone; an empty list: it meets none."""
+    """Scripted opponents in some of the collected games, so that the role does not overfit to one opponent;
+    an empty list: none.
+    """
     sync_target_every_rounds: Positive
-    """The target network moves every so many rounds."""
+    """Update the target network every so many rounds."""
     tau: PositiveShare
-    """How far the target network moves towards the one that learns; 1 copies it."""
+    """How far the target network moves towards the online network (soft update); 1 copies it."""
     gamma: Share
-    """How much a reward at the next turn is worth."""
+    """The discount factor, per turn of the role."""
     replay_capacity: Positive
-    """How many experiences are kept; the oldest are overwritten."""
+    """The capacity of the replay buffer in transitions; the oldest are overwritten."""
     exploration: ExplorationConfig
-    """How often the role plays at random while its games are collected."""
+    """The exploration rate while the role's games are collected."""
     optimizer: OptimizerSection
-    """How weights move along the gradient."""
+    """The optimizer."""
     learning_rate_schedule: ScheduleSection
-    """How the learning rate changes with the updates of the role, from the optimizer's own."""
+    """The schedule of the learning rate over the updates of the role, relative to the optimizer's
+    own rate."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each element of the network that is none, and a batch that the buffer cannot hold."""
+        """Yield each invalid element of the network, and a batch larger than the replay buffer."""
         yield from arch_problems(self.net_arch)
         if (shares := sum(one.share for one in self.sparring)) > 1 + 1e-9:
             yield f"the shares in 'sparring' add up to {shares:g}; they are 1 at most"
@@ -95,52 +97,56 @@ class RoleConfig(StrictConfig):
 
 
 class RoleEvaluationConfig(EvaluationConfig):
-    """How host and agent are judged: by rho, games won by the host for each step played, where the end of the
-    game is the host's win; in other games by the mean return of the role."""
+    """The evaluation of host and agent: by rho, games won by the host for each step played, where the end
+    of the game is the host's win; in other games by the mean return of the role.
+    """
 
     games: Positive
-    """How many games each pair of players plays; the same starts at every evaluation."""
+    """The number of games of each pair of players; the same starts at every evaluation."""
     max_steps: Positive
-    """After how many moves of each role a game is left unfinished."""
+    """The number of moves of each role after which a game is stopped, unfinished."""
 
 
 class FusedDqnConfig(TrainerConfig):
-    """Everything that decides a run in which a host and an agent learn by double DQN."""
+    """The config of a run in which a host and an agent learn by double DQN."""
 
     game: GameSection
-    """The game that is played; its roles are a host and an agent."""
+    """The game; its roles are a host and an agent."""
     max_rounds: Positive
-    """How many rounds the run has; in each, every role that is trained makes one update."""
+    """The number of rounds of the run; in each, every trained role makes one update."""
     host: RoleConfig | None
-    """How the host learns; null does not train it."""
+    """How the host learns; null: it is not trained."""
     agent: RoleConfig | None
-    """How the agent learns; null does not train it."""
+    """How the agent learns; null: it is not trained."""
     opponent: PlayerSection | Literal["given"] | None
     """Who plays the role that is not trained: a scripted player, or `given` by a script as host_net or
-    agent_net; null where both are trained."""
+    agent_net; null where both are trained.
+    """
     huber: PositiveFloat | None
-    """From which size on an error counts in proportion rather than squared; null always squares."""
+    """The delta of the Huber loss, which is linear beyond it; null uses the squared error."""
     max_grad_norm: PositiveFloat | None
-    """Shorten a gradient that is longer than this; null leaves it."""
+    """Clip the gradient to this norm; null does not clip."""
     precision: Literal["float32", "tf32", "bfloat16"]
-    """What the networks compute in; weights stay float32. float32 is float32 throughout; tf32 multiplies
-    matrices of float32 with 10 bits of their fractions on a GPU, and is float32 elsewhere; bfloat16 has 7."""
+    """The precision of the networks; weights stay float32. float32 is float32 throughout; tf32 multiplies
+    float32 matrices with 10 bits of mantissa on a GPU, and is float32 elsewhere; bfloat16 has 7.
+    """
     engine: EngineKey
-    """What executes the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
-    graph (CUDA) replay them without Python, compiled makes one function of each. With graph the batches are
-    drawn and the games collected in CUDA graphs too."""
+    """The engine of the updates: auto chooses by length and device, eager calls them, tape (the CPU) and
+    graph (CUDA) replay them without Python, compiled uses torch.compile. With graph, batches are sampled
+    and games collected in CUDA graphs too.
+    """
     log_every_rounds: Count
     """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
     keep_every_rounds: Count
     """Keep the weights in models/<round> every so many rounds; 0 means never."""
     log_time: bool
-    """Write how long each stage of each role took to timing.jsonl, in ms; on a GPU by its own clock."""
+    """Write the time of each stage of each role to timing.jsonl, in ms; on a GPU by CUDA events."""
     layerwise_logging: bool
     """Log the norms of every layer's weights, and of their gradient for a batch, with each record."""
     evaluate_every_rounds: Count
     """Evaluate every so many rounds, and after the last, however short the run is; 0 means never."""
     evaluation: RoleEvaluationConfig
-    """How host and agent are judged."""
+    """How host and agent are evaluated."""
 
     @property
     def trained(self) -> list[str]:
@@ -149,16 +155,16 @@ class FusedDqnConfig(TrainerConfig):
 
     @property
     def opts_a_round(self) -> int:
-        """How many optimisation steps a round has: one of each role."""
+        """The number of optimization steps per round: one for each role."""
         return len(self.trained)
 
     def role(self, role: str) -> RoleConfig | None:
-        """Return how this role learns; None where it does not."""
+        """Return the config of this role; None where it does not learn."""
         section: RoleConfig | None = getattr(self, role)
         return section
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         yield from self._role_problems()
         kind: str = self.game.kind  # type: ignore[attr-defined]
         roles = getattr(find("game", kind), "roles", None)
@@ -200,5 +206,5 @@ class FusedDqnConfig(TrainerConfig):
                 yield from too_long(schedule, f"{role}.{key}", self.max_rounds, "rounds")
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, with the value that means never."""
         return intervals_unreached(self)

@@ -1,7 +1,7 @@
-"""Evaluate a host and an agent against each other, and against players that stay what they are.
+"""Evaluate a host and an agent against each other, and against fixed scripted players.
 
-Where a game says that its end is the host's win (`host_wins_by_ending`), roles are judged by rho; in every
-other game by the mean of their own returns.
+Where a game declares that its end is the host's win (`host_wins_by_ending`), roles are scored by rho; in
+every other game by the mean of their own returns.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ludus.nn.engines.unsaved import is_foreign
 from ludus.seeds import derive
 
 CHOOSING, HELD_OUT = "eval", "held_out"
-"""The seeds of the games by which the best networks are chosen, and of those kept for afterwards."""
+"""The seeds of the games that select the best networks, and of the held-out games."""
 
-# Of more actions than this the shares of each would crowd the log.
+# With more actions than this, a metric for each would crowd the log.
 _MOST_SHARES = 16
 
 
 def pairs_of(game: FusedGame) -> dict[str, tuple[str, str]]:
-    """Return who plays host and agent in each pair: the learner of the role, or a scripted player."""
+    """Return the host and the agent of each pair: the learner of the role, or a scripted player."""
     for role in game.roles:
         if not isinstance(kinds := game.opponents(role), tuple) or not kinds:
             raise LudusError(
@@ -44,7 +44,7 @@ def pairs_of(game: FusedGame) -> dict[str, tuple[str, str]]:
 
 
 def _judging(game: FusedGame, role: str, kind: str) -> Player:
-    """Return the scripted player of a role that the game names as a judge."""
+    """Return the scripted player of a role that the game names as an opponent for evaluation."""
     section = find("player", kind).Config
     if keys := [name for name in section.model_fields if name != "kind"]:
         raise LudusError(
@@ -55,9 +55,9 @@ def _judging(game: FusedGame, role: str, kind: str) -> Player:
 
 
 def scores_of(config: FusedDqnConfig, game: FusedGame) -> Sequence[Score]:
-    """Return the score of each role that is trained.
+    """Return the score of each trained role.
 
-    By rho a host wants a high one and an agent a low one; both want high returns.
+    A host wants a high rho and an agent a low one; both want high returns.
     """
     evaluation, is_by_rho = config.evaluation, game.host_wins_by_ending
     return [
@@ -73,7 +73,7 @@ def scores_of(config: FusedDqnConfig, game: FusedGame) -> Sequence[Score]:
 
 
 class PairEvaluation:
-    """Plays the same games at every evaluation, without any effect on training."""
+    """Play the same games at every evaluation, without any effect on training."""
 
     def __init__(self, config: FusedDqnConfig, game: FusedGame, device: torch.device) -> None:
         self.config, self.game, self.device = config, game, device
@@ -86,14 +86,14 @@ class PairEvaluation:
         }
 
     def check_starts(self) -> None:
-        """Raise ConfigError where the games by which the best are chosen have ended before they begin."""
+        """Raise ConfigError where the games that select the best networks are over before they begin."""
         if self.config.evaluate_every_rounds:
             self.starts(CHOOSING)
 
     def starts(
         self, stream: str, *, games: int | None = None, seed: int | None = None
     ) -> tuple[State, torch.Generator]:
-        """Return the first states of an evaluation, and the generator that goes on from there."""
+        """Return the initial states of an evaluation, and the generator to continue with."""
         games = self.config.evaluation.games if games is None else games
         own = self.config.seed if seed is None else seed
         draws = torch.Generator(self.device).manual_seed(derive(own, stream))
@@ -116,7 +116,7 @@ class PairEvaluation:
         seed: int | None = None,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> Played:
-        """Return what came of the games of one pair."""
+        """Return the results of the games of one pair."""
         if pair not in self.pairs:
             raise ConfigError(f"no pair is named '{pair}'; there are {', '.join(self.pairs)}")
         state, draws = self.starts(stream, games=games, seed=seed)
@@ -136,7 +136,7 @@ class PairEvaluation:
         )
 
     def _scripted(self, role: str, kind: str) -> Player:
-        """Return a scripted player; one from outside is made anew, as it may remember more than a game."""
+        """Return a scripted player; one from outside ludus is rebuilt, as it may keep state across games."""
         known = self.scripted[role, kind]
         return _judging(self.game, role, kind) if is_foreign(type(known)) else known
 
@@ -150,7 +150,7 @@ class PairEvaluation:
         seed: int | None = None,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> dict[str, Played]:
-        """Return what came of the games of every pair."""
+        """Return the results of the games of every pair."""
         return {
             pair: self.play(
                 players, pair, stream=stream, games=games, max_steps=max_steps, seed=seed,
@@ -163,9 +163,10 @@ class PairEvaluation:
 def metrics_of(
     game: FusedGame, played: Mapping[str, Played], trained: Collection[str]
 ) -> dict[str, float]:
-    """Return rho of every pair, or the returns of the roles that play in it, and each trained role's score.
+    """Return rho of every pair, or the returns of the roles that play in it, and the score of each trained
+    role.
 
-    A score is the mean over scripted opponents alone, who do not change as the role learns.
+    A score is the mean over scripted opponents alone, since they do not change as the role learns.
     """
     judges = {
         "host": [f"host_vs_{kind}" for kind in game.opponents("agent")],
@@ -193,7 +194,7 @@ def metrics_of(
 
 
 def shares_of(role: str, counts_A: Tensor) -> dict[str, float]:
-    """Return the entropy of the actions that a role chose, and of few actions each one's share."""
+    """Return the entropy of a role's actions and, where there are few, the share of each."""
     shares_A = counts_A / counts_A.sum().clamp(min=1)
     found = {f"actions/{role}_entropy": float(torch.special.entr(shares_A).sum())}
     if len(counts_A) <= _MOST_SHARES:

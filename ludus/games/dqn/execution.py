@@ -1,10 +1,10 @@
-"""How updates and games of all roles are executed: called, by an engine, or on CUDA as captured graphs.
+"""Execution of updates and rollouts of all roles: eager, by an engine, or as captured CUDA graphs.
 
-    fit        a batch is drawn and an update made: one graph, or by the engine of the config
-    collect    new games are played and remembered: one graph where updates are, else called
+    fit        sample a batch and make an update: one graph, or by the engine of the config
+    collect    play new games into the replay buffer: one graph where updates are, else called
 
-A graph is captured once a role has done it three times, and replayed from then on, without the host; what it
-computes is what is computed without it.
+A graph is captured after a role's third call and replayed from then on, without the host; its results equal
+those without it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from ludus.nn.engines.graph import Graphed
 from ludus.nn.engines.module_guard import Guarded, ModuleGuard
 from ludus.session.begun import has_begun
 
-# From how many updates on compiling pays, by `engine: auto`.
+# The number of updates from which compiling pays, for `engine: auto`.
 _WORTH_COMPILING = 150_000
 
 
 class Gather(Protocol):
-    """Plays new games of a role and remembers them, drawing from this generator alone."""
+    """Plays new games of a role into its replay buffer, drawing from this generator alone."""
 
     def __call__(
         self, role: str, games: int, draws: torch.Generator, rate: float | Tensor, /
     ) -> None:
-        """Explore in this share of the moves; nothing waits for the device."""
+        """Explore at this rate; does not wait for the device."""
 
 
 class Execution:
-    """Executes what the learners of a run do in a round."""
+    """Executes the stages of a round for all learners of a run."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Execution:
         players: Callable[[str], Iterable[Player]],
         why_not: Callable[[str], str | None],
     ) -> None:
-        """`players` are those that a role meets, itself among them; both are asked at every collecting.
+        """`players` returns the players of a role's games, itself included; it is called at every rollout.
 
-        `why_not` says why games of a role may not be captured, beside what these players are.
+        `why_not` returns a reason against capturing a role's games, besides those of the players.
         """
         self._run, self._learners, self._gather = run, learners, gather
         self._players, self._why_not = players, why_not
@@ -62,8 +62,9 @@ class Execution:
         self._seen: dict[str, list[object]] = {}
 
     def choose_engine(self, config: FusedDqnConfig, device: torch.device) -> EngineName:
-        """Let one engine execute the updates of all roles: what one role's cannot, none does."""
-        # Every update can be taped or called, so that is what a resume finds possible again.
+        """Choose one engine for the updates of all roles: one that cannot execute some role's update is not
+        used."""
+        # Every update can be taped or called, so a resume can always use this again.
         sure: EngineKey = "tape" if device.type == "cpu" else "eager"
         self.notes = list[str]()
         wanted: EngineKey
@@ -88,12 +89,12 @@ class Execution:
         return chosen.pop()
 
     def captured(self, role: str) -> set[str]:
-        """Return which stages of a role are CUDA graphs, as things are now."""
+        """Return the stages of a role that are currently CUDA graphs."""
         is_captured = {"fit": self._learners[role].is_captured, "collect": role in self._collecting}
         return {stage for stage, is_so in is_captured.items() if is_so}
 
     def collect(self, role: str, seed: int) -> None:
-        """Let a role play new games with draws of this seed, and remember them."""
+        """Play new games of a role with draws of this seed, into its replay buffer."""
         for note in self._look(role):
             self._run.tell(note, event="engine")
         learner, captured = self._learners[role], self._collecting.get(role)
@@ -104,7 +105,8 @@ class Execution:
             self._gather(role, learner.config.rollout_size, draws, learner.exploration_rate)
 
     def _look(self, role: str) -> list[str]:
-        """Decide anew how a role collects if others play, or otherwise, than before; return what to tell."""
+        """Choose again how a role collects if its players or conditions have changed; return messages to
+        log."""
         learner = self._learners[role]
         if not learner.is_captured:
             self._collecting.pop(role, None)
@@ -124,7 +126,7 @@ class Execution:
 
 
 class _Captured:
-    """Collects the games of one role by a CUDA graph, made anew where a network is changed."""
+    """Collects the games of one role by a CUDA graph, recaptured when a network changes."""
 
     def __init__(
         self, run: Run, learner: RoleLearner, gather: Gather, players: list[Player]
@@ -143,11 +145,11 @@ class _Captured:
         )
 
     def __call__(self, seed: int) -> None:
-        # A replay draws from where its generator stands, and reads the rate from its place.
+        # A replay continues its generator, and reads the exploration rate from its tensor.
         self._draws.manual_seed(seed)
         self._rate.fill_(self._learner.exploration_rate)
         self._collect()
-        # What players remember of games they were never asked about here is the capture's, not theirs.
+        # A replay never calls the players, so any state they hold comes from the capture and is reset.
         for player in self._players:
             begin(player)
 
@@ -164,13 +166,13 @@ class _Captured:
         return Graphed(method, device, tell=self._tell, generators=generators, what=self._what)
 
     def _tell(self, note: str) -> None:
-        # A generator that was part of a capture that failed can draw no more.
+        # A generator registered with a failed capture cannot be used again.
         self._draws = torch.Generator(self._learner.device).manual_seed(self._draws.initial_seed())
         self._run.tell(note, event="engine")
 
 
 def _each(players: Iterable[Player]) -> Iterator[Player]:
-    """Yield all players, those who share a role one by one."""
+    """Yield all players, those that share a role one by one."""
     for player in players:
         if isinstance(player, Mixed):
             yield from _each(player.members)
@@ -183,7 +185,7 @@ def _nets_of(players: Iterable[Player]) -> list[nn.Module]:
 
 
 def _why_not_repeated(players: Iterable[Player]) -> str | None:
-    """Return why games of these players cannot be captured, in a few words; None where they can."""
+    """Return a short reason why games of these players cannot be captured; None where they can."""
     for player in players:
         if (reason := why_not_repeatable(player, _nets_of([player]))) is not None:
             return reason

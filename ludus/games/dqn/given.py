@@ -1,4 +1,5 @@
-"""What scripts gave to a trainer of two roles, as a part: its players with their states, its rollouts."""
+"""State of objects that a script gave to a trainer of two roles: players and their states, rollout
+counters."""
 
 from __future__ import annotations
 
@@ -21,9 +22,10 @@ from ludus.session.trainer import Trainer
 
 
 class GivenState:
-    """Who plays each role, the states of those that a script gave, and how often it asked for rollouts.
+    """The players of each role, the states of those that a script gave, and the number of rollouts it
+    requested.
 
-    A network that learns is a part by itself, with all that it holds.
+    A network that learns is a separate part, with all its state.
     """
 
     def __init__(
@@ -32,23 +34,24 @@ class GivenState:
         sparring: Mapping[str, Player],
         reward_func: RewardFunc | None,
     ) -> None:
-        """`players` may change: who plays a role is looked up each time; `sparring` are met besides."""
+        """`players` may change: the player of a role is looked up each time; `sparring` are further
+        opponents."""
         self.players, self.sparring = players, sparring
         self.reward_func = reward_func
         self.num_rollouts = dict.fromkeys(ROLES, 0)
-        """How many rollouts of each role a script has asked for: each has games of its own."""
+        """The number of rollouts of each role that a script requested: each has its own seed."""
         self._plain: dict[str, tuple[object, PlainState | UnsavedState]] = {}
         self.watch()
 
     def watch(self) -> None:
-        """Notice from now on what players without a state change in themselves."""
+        """Start detecting changes in players that have no state_dict."""
         things: dict[str, object] = {**self._all(), "reward_func": self._rewarding}
         for name, thing in things.items():
             if name not in self._plain or self._plain[name][0] is not thing:
                 self._plain[name] = thing, self._watched(thing)
 
     def _watched(self, given: object) -> PlainState | UnsavedState:
-        """Return what sees it change; learners watch their own networks, runs their trainers."""
+        """Return the detector of changes; learners watch their own networks, runs their trainers."""
         if isinstance(given, ValuePlayer):
             return PlainState(given.net)
         is_saved = isinstance(given, RoleLearner | Stateful | Trainer)
@@ -67,7 +70,7 @@ class GivenState:
         return {**self.players, **self.sparring}
 
     def inexact_because(self) -> list[str]:
-        """Return what networks and players that a script gave change without its being saved."""
+        """Return the networks and players of a script that change state without saving it."""
         found = []
         for given, watched in self._plain.values():
             if isinstance(watched, PlainState):
@@ -82,15 +85,15 @@ class GivenState:
 
     @contextlib.contextmanager
     def spared(self) -> Iterator[dict[str, Player]]:
-        """Let the block ask players in whom nothing that it does is left: states are put back afterwards.
+        """Yield players whose states are restored after the block.
 
-        Whoever has no state to save is asked as a copy, where it can be copied.
+        A player without a state_dict is copied, where it can be.
         """
         with contextlib.ExitStack() as kept:
             yield {role: _spared(player, kept) for role, player in self.players.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return who plays, and the states of those that have one."""
+        """Return the identities of the players, and the states of those that have one."""
         return {
             "players": {name: _who(player) for name, player in self._all().items()},
             "states": {name: _state(player) for name, player in self._all().items()},
@@ -99,7 +102,7 @@ class GivenState:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put the states back; refuse those of other players."""
+        """Restore the states; raise an error for those of other players."""
         states.check_keys(state, "players", "states", "num_rollouts", "reward_func")
         everyone = self._all()
         for key in ("players", "states"):
@@ -125,7 +128,7 @@ class GivenState:
 
 
 def _who(player: Player) -> str:
-    """Return who this is, as a state knows it: one that learns is a part by itself."""
+    """Return the identity of a player as saved in the state: one that learns is a separate part."""
     if isinstance(player, RoleLearner):
         return "a network that learns"
     if isinstance(player, ValuePlayer):
@@ -152,7 +155,7 @@ def _load(given: object, state: Mapping[str, Any] | None) -> None:
 
 
 def _is_own(given: object) -> bool:
-    """Return whether a player, or a function, is a script's."""
+    """Return whether a player, or a function, comes from a script."""
     return inspect.isfunction(given) or is_foreign(type(given))
 
 

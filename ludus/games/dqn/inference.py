@@ -1,9 +1,9 @@
-"""A network as a player calls it: without gradients, in one precision, many games at once.
+"""Fast inference of a network: without gradients, in one precision, for many games at once.
 
-A chain of linear layers and ReLUs is called layer by layer, bias and ReLU within the matrix product; the
-inputs of the first layer and the outputs of the last are padded to a width that matrix units read whole.
-Where neither width nor type changes, the layer's own weights are used. Any other module is called as it is,
-or in bfloat16 a copy of it.
+A chain of linear layers and ReLUs is called layer by layer, with bias and ReLU fused into the matrix
+product; the inputs of the first layer and the outputs of the last are padded to a width that suits tensor
+cores. Where neither width nor type changes, the layer's own weights are used. Any other module is called as
+it is, or for bfloat16 a copy of it.
 
 Shapes: B games, W columns of the padded input, A moves.
 """
@@ -19,25 +19,25 @@ import torch
 from torch import Tensor, nn
 
 Precision = Literal["float32", "tf32", "bfloat16"]
-"""tf32: float32 numbers whose products are of 10 bits, by the matrix units of a GPU."""
+"""tf32: float32 numbers whose products have 10 bits of mantissa, on the tensor cores of a GPU."""
 _ALIGNED = 16
-"""Rows that matrix units read are padded to a multiple of so many bytes."""
+"""Rows for tensor cores are padded to a multiple of this many bytes."""
 _FEWEST = 32
-"""On a GPU a product with fewer columns than this takes longer than one with so many."""
+"""On a GPU a product with fewer columns than this takes longer than one with this many."""
 
 
 class Inference:
-    """A network's values, by weights that are read anew at `refresh`."""
+    """Values of a network, by a copy of the weights that `refresh` updates."""
 
     def __init__(self, net: nn.Module, *, inputs: int, precision: Precision) -> None:
-        """`inputs` is how many features the network takes."""
+        """`inputs` is the number of input features."""
         self.precision = precision
         self.dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._net = net
         self._chain = linear_chain(net)
         self._inputs = inputs
         self.width = inputs if self._chain is None else self._padded(inputs)
-        """How many columns it is given: the features, then zeros."""
+        """The number of input columns: the features, then zeros."""
         if self._chain is None:
             self._copy = net if self.dtype == torch.float32 else _lowered(net)
         else:
@@ -45,7 +45,7 @@ class Inference:
 
     @property
     def is_current(self) -> bool:
-        """Whether the network is still made of the same layers, and of such that are called one by one."""
+        """Whether the network still consists of the same layers, all of kinds that are called one by one."""
         return self._chain is not None and linear_chain(self._net) == self._chain
 
     def _padded(self, width: int) -> int:
@@ -55,7 +55,7 @@ class Inference:
         return -(-width // step) * step
 
     def _make_layer(self, layer: nn.Linear) -> tuple[Tensor, Tensor] | None:
-        """Return room for a copy of a layer; None where it is used as it is."""
+        """Return buffers for a copy of a layer; None where the layer is used directly."""
         assert self._chain is not None
         is_first, is_last = layer is self._chain[0][0], layer is self._chain[-1][0]
         weight, (outputs, inputs) = layer.weight, layer.weight.shape
@@ -73,7 +73,7 @@ class Inference:
         return copy, weight.new_zeros(outputs, dtype=self.dtype)
 
     def values(self, obs_BO: Tensor) -> Tensor:
-        """Return (B, A) values of what is observed, by the weights of the last `refresh`."""
+        """Return (B, A) values of observations, by the weights of the last `refresh`."""
         obs_BW = obs_BO
         if (self.width, self.dtype) != (obs_BO.shape[1], obs_BO.dtype):
             obs_BW = obs_BO.new_zeros(len(obs_BO), self.width, dtype=self.dtype)
@@ -83,7 +83,7 @@ class Inference:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the network's present weights; may be captured in a CUDA graph."""
+        """Copy the network's current weights; may be captured in a CUDA graph."""
         own: list[Tensor] = []
         theirs: list[Tensor] = []
         if self._chain is not None:
@@ -104,7 +104,7 @@ class Inference:
 
     @torch.no_grad()
     def __call__(self, obs_BW: Tensor) -> Tensor:
-        """Return (B, A) values, in the type of the calculation."""
+        """Return (B, A) values, in the dtype of the computation."""
         if self._chain is None:
             values_BA: Tensor = self._copy(obs_BW)
             return values_BA
@@ -120,7 +120,8 @@ class Inference:
 
 
 def linear_chain(net: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
-    """Return the linear layers of a network, each with whether a ReLU follows; None if it has others."""
+    """Return the linear layers of a network, each with whether a ReLU follows; None if it has
+    other layers."""
     chain: list[tuple[nn.Linear, bool]] = []
     for layer in _flat(net):
         if type(layer) is nn.Linear:
@@ -137,7 +138,7 @@ def linear_chain(net: nn.Module) -> list[tuple[nn.Linear, bool]] | None:
 
 @contextlib.contextmanager
 def matmuls_in(precision: Precision) -> Iterator[None]:
-    """Let float32 matrix products be of this precision inside, and as they were after."""
+    """Set the precision of float32 matrix products inside the block, and restore it after."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
@@ -155,7 +156,7 @@ def _flat(net: nn.Module) -> Iterator[nn.Module]:
 
 
 def _lowered(net: nn.Module) -> nn.Module:
-    """Return a copy in bfloat16, but for the statistics of batch norms, which need more digits."""
+    """Return a copy in bfloat16, except the statistics of batch norms, which need more precision."""
     copy = deepcopy(net).to(torch.bfloat16).eval()
     for layer in copy.modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):

@@ -1,4 +1,4 @@
-"""What is logged of every layer of a role's network: the norms of its weights and of their gradients."""
+"""Layer-wise logging of a role's network: the norms of its weights and of their gradients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ludus.seeds import derive
 
 
 def layer_norms(learner: RoleLearner, seed: int) -> dict[str, float]:
-    """Return the norm of every layer's weights, and of their gradient for one batch of the buffer.
+    """Return the norm of every layer's weights, and of their gradient for one batch of the replay buffer.
 
-    The batch is drawn anew, by the seed and the number of updates, and the network is in eval mode, so
-    that nothing of the run changes. This waits for the device.
+    The batch is sampled by the seed and the number of updates, and the network is in eval mode, so that the
+    run is not affected. This waits for the device.
     """
     draws = torch.Generator(learner.device)
     draws.manual_seed(derive(seed, f"{learner.role}/layers", learner.num_updates))

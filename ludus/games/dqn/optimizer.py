@@ -1,4 +1,4 @@
-"""The optimizer of a role as a loop that is written by hand uses it."""
+"""The optimizer of a role, for hand-written training loops."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from ludus.nn.learner import Learner
 
 
 class RoleOptimizer:
-    """Moves the network of a role: zero_grad(), then loss.backward(), then step().
+    """Updates the network of a role: zero_grad(), then loss.backward(), then step().
 
-    The learning rate is that of the role's schedule at this update. A gradient longer than the config's
-    max_grad_norm is shortened; along one that is not finite no step is taken. Nothing waits for the device.
+    The learning rate is that of the role's schedule at this update. The gradient is clipped to the config's
+    max_grad_norm; no step is taken if it is not finite. Nothing waits for the device.
     """
 
     def __init__(self, learner: Learner, begin_step: Callable[[], Tensor]) -> None:
-        """`begin_step` counts an update and returns the learning rate of it."""
+        """`begin_step` counts an update and returns its learning rate."""
         self._learner, self._begin_step = learner, begin_step
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        """Clear the gradients of the network; they stay where they are, whatever `set_to_none` says."""
+        """Zero the gradients of the network in place, whatever `set_to_none` says."""
         self._gather()
         for gradient in self._learner.flat.gradients:
             gradient.zero_()
 
     def step(self) -> Tensor:
-        """Take one step along the gradients and clear them; return their norm, not finite without a step."""
+        """Take one step, then zero the gradients; return their norm, which is not finite if no step was
+        taken."""
         self._gather()
         rate, flat = self._begin_step(), self._learner.flat
         with torch.no_grad():
             return self._learner.gradient_step.take(flat.gradients, rate, None)
 
     def _gather(self) -> None:
-        """Bring gradients that a script put elsewhere, or took away, to the vectors that a step reads."""
+        """Copy gradients that a script replaced or removed into the flat vectors that a step reads."""
         parameters = dict(self._learner.module.named_parameters())
         for part in self._learner.flat.parts:
             for name, place in zip(part.names, part.views(part.gradient), strict=True):
@@ -55,7 +56,7 @@ class RoleOptimizer:
 
     @property
     def num_steps(self) -> Tensor:
-        """How many steps were taken."""
+        """The number of steps taken."""
         return self._learner.optimizer.num_steps
 
     def state_dict(self) -> dict[str, Any]:
@@ -63,5 +64,5 @@ class RoleOptimizer:
         return self._learner.optimizer.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy saved moments in."""
+        """Load saved moments."""
         self._learner.optimizer.load_state_dict(state)

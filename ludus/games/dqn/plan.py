@@ -26,9 +26,9 @@ def two_roles(
     is_trained: Callable[[str], bool],
     captured: Mapping[str, Collection[str]],
 ) -> Repeat:
-    """Return rounds in which each role that is trained makes one update; `then` follows a round.
+    """Return rounds in which each trained role makes one update; the stages of `then` follow each round.
 
-    `is_trained` is asked in every round: a script may freeze a role for a while. `captured` names the
+    `is_trained` is called in every round: a script may freeze a role for a while. `captured` names the
     stages of each role that are CUDA graphs.
     """
 

@@ -16,7 +16,7 @@ from ludus.games.player import Player, answered, begin
 
 
 class ValuePlayer:
-    """A network of values that plays and does not learn."""
+    """A value network that plays greedily and does not learn."""
 
     def __init__(self, net: nn.Module) -> None:
         self.net = net
@@ -28,7 +28,8 @@ class ValuePlayer:
 
 
 class Mixed:
-    """Several players of one role, each in its share of a batch of games; the last has all that is left."""
+    """Several players of one role, each in its share of a batch of games; the last has the
+    remaining games."""
 
     def __init__(
         self, game: FusedGame, role: str, players: Sequence[tuple[Player, float]], last: Player
@@ -38,16 +39,16 @@ class Mixed:
 
     @property
     def members(self) -> list[Player]:
-        """All of them."""
+        """All players."""
         return [*(player for player, _ in self.players), self.last]
 
     def begin(self, new_B: Tensor | None) -> None:
-        """Tell those who remember their games that these begin anew."""
+        """Tell stateful players that these games are new."""
         for player, part in self._parts(0 if new_B is None else len(new_B)):
             begin(player, None if new_B is None else new_B[part])
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return the actions of each in its games."""
+        """Return the actions of each player in its games."""
         parts = []
         for player, part in self._parts(len(obs_BO)):
             if part.start < part.stop:
@@ -57,7 +58,7 @@ class Mixed:
         return torch.cat(parts)
 
     def _parts(self, games: int) -> Iterator[tuple[Player, slice]]:
-        """Yield each player and which of so many games are its own."""
+        """Yield each player with the slice of its games."""
         share, start = 0.0, 0
         for player, own in (*self.players, (self.last, 1.0)):
             share = min(share + own, 1.0)

@@ -1,4 +1,4 @@
-"""What a role remembers: its experiences, a row each, on the device."""
+"""The replay buffer of a role: transitions, one per row, on the device."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.data.replay.device_ring import Column, DeviceReplay
 def make_replay(
     role: str, *, inputs: int, capacity: int, seed: int, device: torch.device
 ) -> DeviceReplay:
-    """Return an empty buffer for the fields of Experiences, for observations of so many features."""
+    """Return an empty buffer for the fields of Experiences, for observations of this many features."""
     row = Column((inputs,), torch.float32)
     columns = {
         "obs": row,

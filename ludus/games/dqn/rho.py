@@ -1,4 +1,4 @@
-"""rho: how strong a host is, as games won for each step that was played.
+"""rho: the strength of a host, as games won for each step that was played.
 
 Shapes: B games, A actions.
 """
@@ -18,18 +18,18 @@ from ludus.games.player import Player, num_moves
 
 
 class Played(NamedTuple):
-    """What came of a batch of games."""
+    """The results of a batch of games."""
 
     steps: Tensor
-    """(B,) in which step each game ended; the most steps there are where it did not."""
+    """(B,) the step in which each game ended; max_steps where it did not."""
     is_finished: Tensor
     """(B,) whether it ended."""
     had_ended: Tensor
     """(B,) whether it had ended before the first step."""
     counts: dict[str, Tensor]
-    """(A,) how often each action was played, by role, in games that went on."""
+    """(A,) the number of times each action was played, by role, in games that were not over."""
     returns: Tensor
-    """(B, R) the sum of the rewards of each role."""
+    """(B, R) the return of each role."""
 
 
 def play_games(
@@ -67,7 +67,7 @@ def play_games(
         counts[moment.role].index_add_(0, moment.actions.long(), goes_on_B)
         state = moment.after
     done_B = game.done(state)
-    # One that was cut off has not ended, however early that was.
+    # A truncated game has not ended, however early that was.
     steps_B = steps_B.masked_fill(~(done_B | had_ended_B), max_steps)
     return Played(steps_B, done_B, had_ended_B, counts, returns_BR)
 
@@ -75,8 +75,8 @@ def play_games(
 def rho(played: Played) -> float:
     """Return finished games over steps: high for a strong host, 0 for one that never wins.
 
-    A game that ends in step i costs i, one that does not end costs all steps and is not counted as
-    finished; games that had ended before the first step count in neither. Raise LudusError where all had.
+    A game that ends in step i costs i; one that does not end costs all steps and does not count as
+    finished; games that had ended before the first step count in neither. Raises LudusError where all had.
     """
     counts_B = ~played.had_ended
     steps = int(played.steps[counts_B].sum())

@@ -1,6 +1,6 @@
-"""A role that learns by double DQN: its network and target, what it remembers, its two schedules.
+"""RoleLearner: double DQN for one role, with its network, target network, replay buffer and two schedules.
 
-Shapes: B games or experiences, O features of an observation, A actions.
+Shapes: B games or transitions, O features of an observation, A actions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _COUNTS = ("num_counted", "num_updates", "first_update", "first_row")
 
 
 class RoleLearner:
-    """Plays a role by the values that it learns. It is a Player; it and its replay are parts."""
+    """A role that learns by double DQN. It is a Player; it and its replay are parts."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class RoleLearner:
         max_grad_norm: float | None,
         precision: Precision,
     ) -> None:
-        """`net` is a script's own network; without one the config's net_arch is built."""
+        """`net` is a script's own network; without one it is built from the config's net_arch."""
         self.role, self.config, self.game, self.device = role, config, game, device
         self.huber = huber
         self.num_updates = 0
-        """How many updates the role has made, in this run and before it."""
+        """The number of updates of the role, in this run and before it."""
         self.first_update = self.first_row = 0
-        """How many updates and experiences there were when the run began: what it counts from."""
+        """The numbers of updates and transitions when the run began: it counts from here."""
         self.is_trained = True
         """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
         self._numbers = torch.zeros(1, device=device)
-        """The learning rate of the next update, where the device finds it."""
+        """The learning rate of the next update, on the device."""
         self._precision: Precision = precision
         self._options: dict[str, Any] = {
             "max_grad_norm": max_grad_norm,
@@ -89,14 +89,14 @@ class RoleLearner:
         )
 
     def begin_run(self, run_rounds: int) -> None:
-        """Count from here, with schedules over this many rounds; what a script put into them stays."""
+        """Count from here, with schedules over this many rounds; a script's own schedules are kept."""
         self.first_update, self.first_row = self.num_updates, int(self.replay.total_pushed)
         before = self.lr_scheduler.data, self.er_scheduler.data
         self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
         self.lr_scheduler.data, self.er_scheduler.data = before
 
     def take_net(self, net: nn.Module) -> None:
-        """Learn with this network from now on: moments begin anew, and the target is its copy."""
+        """Train this network from now on: the optimizer's moments are reset, and the target is a copy."""
         config, inputs = self.config, self.game.observation_size(self.role)
         check_net(net, role=self.role, inputs=inputs, outputs=self.num_actions, learns=True)
         self.net = net.to(self.device).eval()
@@ -116,7 +116,7 @@ class RoleLearner:
         """Whether updates are captured as a CUDA graph."""
 
     def execute(self, by: Executor, *, is_graph: bool) -> None:
-        """Let an engine execute the updates from now on; a CUDA graph draws their batches as well."""
+        """Execute the updates by this engine from now on; a CUDA graph samples their batches as well."""
         self.is_captured = is_graph
         self.update, self._draw_and_update = self._update, self._drawn_then_updated
         if is_graph:
@@ -125,14 +125,14 @@ class RoleLearner:
             self.update = by(self._update)
 
     def subject(self) -> Subject:
-        """Return the update, and what decides which engines can execute it."""
+        """Return the update, and the properties that decide which engines can execute it."""
         return Subject(
             self._update, self, [self.net], self.device, self.example_inputs,
             generators=[self.replay.generator],
         )  # fmt: skip
 
     def example_inputs(self) -> tuple[Tensor, ...]:
-        """Return inputs of `_update` of the shapes that it will have, holding zeros."""
+        """Return inputs of `_update` of the right shapes, holding zeros."""
         size, inputs = self.config.batch_size, self.game.observation_size(self.role)
         rows = torch.zeros(size, inputs, device=self.device)
         actions = torch.zeros(size, dtype=torch.int32, device=self.device)
@@ -141,7 +141,7 @@ class RoleLearner:
 
     @property
     def exploration_rate(self) -> float:
-        """The share of random moves now."""
+        """The current exploration rate."""
         return self.er_scheduler(self._step)
 
     @property
@@ -155,29 +155,29 @@ class RoleLearner:
 
     @property
     def num_rows(self) -> int:
-        """How many experiences the run has brought; this waits for the device."""
+        """The number of transitions collected in the run; waits for the device."""
         return int(self.replay.total_pushed) - self.first_row
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return the best legal actions; whoever collects lets it explore."""
+        """Return the best legal actions; exploration is added where games are collected."""
         return best(self.values(obs_BO), legal_BA)
 
     def values(self, obs_BO: Tensor) -> Tensor:
-        """Return (B, A) what the network says of each action, as it is now."""
+        """Return (B, A) the value of each action, by the current network."""
         return self.acting.values(obs_BO)
 
     def remember(self, found: Experiences, keep: Tensor) -> None:
-        """Keep the experiences of games that were not over; nothing waits for the device."""
+        """Store the transitions of games that were not over; does not wait for the device."""
         self.replay.push_where(keep, found._asdict())
 
     def _begin_step(self) -> Tensor:
-        """Count an update that a script makes by itself; return its learning rate, on the device."""
+        """Count an update that a script makes itself; return its learning rate, on the device."""
         self._numbers.fill_(self.learning_rate)
         self.num_updates += 1
         return self._numbers[0]
 
     def learn(self) -> None:
-        """Make one update from experiences drawn uniformly, at the learning rate of this step."""
+        """Make one update from uniformly sampled transitions, at the learning rate of this step."""
         self._numbers.fill_(self.learning_rate)
         with matmuls_in(self._precision):
             self._draw_and_update()
@@ -197,7 +197,7 @@ class RoleLearner:
         next_obs_BO: Tensor,
         numbers: Tensor,
     ) -> None:
-        """Take one step down the loss of a batch, at the learning rate in `numbers`."""
+        """Take one gradient step on the loss of a batch, at the learning rate in `numbers`."""
         loss_fn = self.loss_fn(obs_BO, actions_B, rewards_B, dones_B, next_obs_BO)
         loss, norm, q_mean = self.learner.step(loss_fn, numbers[0])
         self.totals.add_(torch.stack([loss, norm, q_mean]))
@@ -210,7 +210,7 @@ class RoleLearner:
         dones_B: Tensor,
         next_obs_BO: Tensor,
     ) -> LossFn[Tensor]:
-        """Double DQN: the network chooses the next action among the legal ones, the target values it."""
+        """Return the double DQN loss: the network selects the next legal action, the target values it."""
         with torch.no_grad():
             discounts_B = self.config.gamma * (1.0 - dones_B.float())
             targets_B = td_targets(
@@ -229,11 +229,11 @@ class RoleLearner:
         return loss_fn
 
     def sync_target(self) -> None:
-        """Let the target move towards the network."""
+        """Update the target network towards the network."""
         self.target.follow(self.config.tau)
 
     def metrics(self) -> dict[str, float]:
-        """Return the means since the last record, and where the schedules stand."""
+        """Return the means since the last record, and the current values of the schedules."""
         found = {
             f"{self.role}/learning_rate": self.learning_rate,
             f"{self.role}/exploration_rate": self.exploration_rate,
@@ -245,23 +245,23 @@ class RoleLearner:
         return found
 
     def take_metrics(self) -> dict[str, float]:
-        """Return the metrics, and begin to gather anew."""
+        """Return the metrics, and reset their accumulation."""
         found = self.metrics()
         self.totals.zero_()
         self.num_counted = 0
         return found
 
     def inexact_because(self) -> list[str]:
-        """Return what a network of a script's own changes without its being saved."""
+        """Return the state that a script's own network changes without saving it."""
         return unsaved(self.plain_state)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return a copy, on the CPU, of what playing needs."""
+        """Return a copy, on the CPU, of the weights that playing needs."""
         found = self.learner.weights().items()
         return {f"{self.role}.{name}": t.detach().to("cpu", copy=True) for name, t in found}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all but the buffer, which is a part by itself."""
+        """Return all but the buffer, which is a separate part."""
         return {
             "learner": self.learner.state_dict(),
             "target": self.target.state_dict(),
@@ -273,7 +273,7 @@ class RoleLearner:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Load a saved state."""
         names = ("learner", "target", "lr_scheduler", "er_scheduler")
         states.check_keys(state, *names, *_COUNTS, "totals", "is_trained")
         totals, is_trained = (

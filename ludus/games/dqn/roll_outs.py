@@ -1,4 +1,4 @@
-"""What scripts do with the experiences of a trainer's roles: make new ones, remember them."""
+"""Rollouts for scripts: collect transitions of a trainer's roles, and store them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.seeds import derive
 
 
 class RollOuts(TwoRoles):
-    """`_roll_out` and the names that scripts know it by."""
+    """`_roll_out` and its public names."""
 
     def _roll_out(
         self,
@@ -22,11 +22,11 @@ class RollOuts(TwoRoles):
         *,
         exploration_rate: float | None = None,
     ) -> Experiences:
-        """Return new experiences of a role, of new games: (obs, actions, rewards, dones, next_obs).
+        """Return new transitions of a role, of new games: (obs, actions, rewards, dones, next_obs).
 
-        What is not said is as in the run: rollout_size games of max_rollout_step turns, with the
-        exploration of now. Nothing is remembered. A subclass that overrides this says what is
-        collected: a run asks it for (role, num_games) and remembers what it returns.
+        Defaults are those of the run: rollout_size games of max_rollout_step turns, at the current
+        exploration rate. Nothing is stored. A subclass may override this to change what is collected: a run
+        calls it with (role, num_games) and stores the result.
         """
         learner, asked = self._learner(role), self.given_state.num_rollouts
         rate = learner.exploration_rate if exploration_rate is None else exploration_rate
@@ -46,7 +46,7 @@ class RollOuts(TwoRoles):
 
     @property
     def has_own_roll_out(self) -> bool:
-        """Whether a subclass, or a function put in its place, says what is collected."""
+        """Whether a subclass, or a function assigned in its place, overrides what is collected."""
         return any(
             name in vars(self) or getattr(type(self), name) is not getattr(RollOuts, name)
             for name in ("_roll_out", "collect_rollout")
@@ -60,11 +60,12 @@ class RollOuts(TwoRoles):
         *,
         exploration_rate: float | None = None,
     ) -> Experiences:
-        """Return what `_roll_out` does."""
+        """Return the same as `_roll_out`."""
         return self._roll_out(role, num_games, steps, exploration_rate=exploration_rate)
 
     def collect_rollout(self, role: str, num_games: int | None = None) -> Experiences:
-        """Return new experiences of a role, and remember them; a run calls that of a subclass."""
+        """Return new transitions of a role, and store them in its replay buffer; a run calls a subclass's
+        override."""
         learner, found = self._learner(role), self._roll_out(role, num_games)
         is_whole = isinstance(found, tuple) and len(found) == len(Experiences._fields)
         if not is_whole or not all(isinstance(column, Tensor) for column in found):

@@ -1,10 +1,10 @@
-"""Play a batch of games by networks, all roles in turn; on a CUDA device some rounds are one graph.
+"""RolloutGraph: play a batch of games by networks, all roles in turn; on CUDA some rounds are one graph.
 
     round        for each role: observe, values of its network, epsilon-greedy choice, step
-                 then finished games start anew, or stay as they are
+                 then finished games restart, or stay as they are
 
-Games are played in chunks of rows, so that the memory of the networks' layers does not grow with the number
-of games. Nothing waits for the device. Shapes: B games, O features, W columns of a padded input, A moves.
+Games are played in chunks of rows, so that the networks' activation memory does not grow with the number of
+games. Nothing waits for the device. Shapes: B games, O features, W columns of a padded input, A moves.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ludus.games.player import num_moves
 from ludus.nn.engines.graph import Graphed
 
 CHUNKS = {"cuda": 2**18, "cpu": 2**10}
-"""How many games are played at once: layers of 256 numbers take 268 MB there, and fit the cache here."""
+"""The number of games per chunk: layers of 256 numbers take 268 MB on CUDA, and fit the cache of a CPU."""
 
 
 class RolloutGraph:
-    """Games that are played on, round by round, by a network for each role.
+    """A batch of games that a network for each role plays on, round by round.
 
-    The networks are the caller's: their present weights play, however they change in between. They
-    are called in the mode that they are in, so put them in eval mode first.
+    The networks are the caller's: their current weights play, however they change in between. They are
+    called in their current mode, so put them in eval mode first.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class RolloutGraph:
     ) -> None:
         """Start new games on the generator's device; `rounds` of them are played by each `advance`.
 
-        With `restart` finished games start anew, otherwise they stay finished.
+        With `restart` finished games restart, otherwise they stay finished.
         """
         check_games(games)
         _check_nets(game, nets)
@@ -54,7 +54,7 @@ class RolloutGraph:
         self.generator = generator
         self.device = generator.device
         self.state: State = {}
-        """All games as they are now, in tensors that stay where they are."""
+        """The current state of all games, in tensors of fixed address."""
         self.rates = {role: torch.zeros((), device=self.device) for role in game.roles}
         """The exploration rate of each role; fill these tensors to change it."""
         self._nets = {
@@ -68,7 +68,7 @@ class RolloutGraph:
         self._chunks = [slice(i, min(i + chunk, games)) for i in range(0, games, chunk)]
         self._call: Callable[[], None] = self._play
         if self.device.type == "cuda":
-            # Each replay draws on from where the generator is.
+            # Each replay continues the generator.
             self._call = Graphed(self._play, self.device, generators=[generator])
         for rows in self._chunks:
             for name, value in game.reset(rows.stop - rows.start, generator).items():

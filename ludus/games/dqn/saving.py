@@ -21,12 +21,12 @@ _TRAINER, _BUFFER = "a trainer of two roles", "a replay buffer"
 
 
 class Saving(TwoRoles):
-    """`copy`, `save`, `load`, and the same for what a role remembers."""
+    """`copy`, `save`, `load`, and the same for replay buffers."""
 
     def copy(self) -> Self:
-        """Return another trainer of the same config that stands where this one does, buffers included.
+        """Return a copy of this trainer at the same point of training, buffers included.
 
-        It shares nothing with this one but its reward function. What it is then fitted to is its own run.
+        It shares only the reward function with this one. A fit of the copy is a separate run.
         """
         found = self._like(
             self.config,
@@ -41,10 +41,10 @@ class Saving(TwoRoles):
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write networks, targets, moments, schedules and the config to a directory of its own.
+        """Write networks, targets, moments, schedules and the config to its own directory.
 
         Buffers are written by `save_replay_buffer`. Nothing is pickled: tensors are safetensors, the rest
-        is JSON. What stands at the path already is replaced only if it was written by this method.
+        is JSON. An existing path is replaced only if it was written by this method.
         """
         state = {name: dict(part.state_dict()) for name, part in self._role_parts().items()}
         about = {"config": self.config.model_dump(mode="json"), "given": dict(self.given_classes)}
@@ -59,7 +59,7 @@ class Saving(TwoRoles):
         agent_net: Given | None = None,
         reward_func: RewardFunc | None = None,
     ) -> Self:
-        """Return a trainer as `save` wrote it; give what a script gave to the one that was saved."""
+        """Return a trainer that `save` wrote; pass again the objects that a script gave to the saved one."""
         state, about = read_state(path, what=_TRAINER)
         given = {"host_net": host_net, "agent_net": agent_net, "reward_func": reward_func}
         before = about.get("given")
@@ -78,7 +78,7 @@ class Saving(TwoRoles):
 
     @classmethod
     def _like(cls, config: Any, nets: Mapping[str, Given], reward_func: RewardFunc | None) -> Self:
-        """Return a trainer to which a script gives these; a player takes the place of what learns."""
+        """Return a trainer that is given these; a player replaces a learner."""
         trained = {role for role in nets if config.role(role) is not None}
         late = {role: nets[role] for role in trained if not isinstance(nets[role], nn.Module)}
         first: dict[str, Any] = {f"{k}_net": net for k, net in nets.items() if k not in late}
@@ -88,20 +88,20 @@ class Saving(TwoRoles):
         return found
 
     def _all_given(self) -> dict[str, Given]:
-        """Return what a script gave for each role, and did not take away again."""
+        """Return the objects that a script gave for each role and has not removed since."""
         first = {role: given for role, given in self._given.items() if given is not None}
         return {**first, **self._replaced}
 
     def _role_parts(self) -> dict[str, Stateful]:
-        """Return what roles are, but for their buffers."""
+        """Return the parts of the roles, except their buffers."""
         return {"given": self.given_state, **self.learners}
 
     def save_replay_buffer(self, role: str, path: str | Path) -> None:
-        """Write what a role remembers, and where its draws stand, to a directory of its own."""
+        """Write the replay buffer of a role, with the state of its sampling, to its own directory."""
         write_state(path, self.get_replay_buffer(role).state_dict(), what=_BUFFER)
 
     def load_replay_buffer(self, role: str, path: str | Path) -> None:
-        """Let a role remember what `save_replay_buffer` wrote, in the place of what it does."""
+        """Replace the replay buffer of a role by one that `save_replay_buffer` wrote."""
         buffer = self.get_replay_buffer(role)
         state, _ = read_state(path, what=_BUFFER)
         with fitting(f"{role}_replay"):

@@ -1,4 +1,5 @@
-"""TwoRoleTrainer: a host and an agent with all that they need to learn, and a loop that you write."""
+"""TwoRoleTrainer: a host and an agent with networks, optimizers and buffers, and a training loop that you
+write."""
 
 from __future__ import annotations
 
@@ -42,32 +43,33 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         record, save
       finish
 
-    Must be written: `_train()`. It is called once a round and makes one update of each role, or as many as it
-    likes. It may return metrics, numbers by name, which are logged at the next record.
+    Required: `_train()`. It is called once per round and makes any number of updates of each role, usually
+    one. It may return metrics, numbers by name, which are logged at the next record.
 
-    What there is for it, for the host and by the same names for the agent:
+    It can use these, for the host and under the same names for the agent:
 
         host_net                   a torch.nn.Module from observations (B, O) to (B, A) values
         host_optimizer             zero_grad() and, after loss.backward(), step()
         host_lr_scheduler, host_er_scheduler   functions of the step; host_optimizer.step() follows the first
         host_replay_buffer         push(rows), sample(batch_size): tensors by name
         fused_game                 the game, with legal(obs, role)
-        collect_rollout(role)      new experiences, which the buffer remembers; _roll_out(role): without that
+        collect_rollout(role)      new transitions, stored in the buffer; _roll_out(role): not stored
         learners[role]             target(obs), the target network, and sync_target()
         trained_roles, get_hyperparameter(role, "gamma"), set_training(True), inference_mode()
 
-    May be overridden: `_roll_out(role, num_games)` or `collect_rollout(role, num_games)`, which say what is
-    collected; `evaluate()`, whose metrics are logged and judged; hooks such as before_update and
-    after_evaluate; `parts()`, to add what of yours must survive a kill: {**super().parts(), "mine": part}.
-    All else here is a part already: a run that is killed and resumed ends with the same bytes.
+    May be overridden: `_roll_out(role, num_games)` or `collect_rollout(role, num_games)`, which decide what
+    is collected; `evaluate()`, whose metrics are logged and scored; hooks such as before_update and
+    after_evaluate; `parts()`, to add your own state to checkpoints: {**super().parts(), "mine": part}.
+    Everything else is a part already: a run that is killed and resumed ends with the same bytes.
     """
 
     Config: ClassVar[type[Any]] = FusedDqnConfig
-    # What depends on the clock promises nothing; the part `given` saves what rewards remember, or tells it.
+    # Clock-dependent state need not be exact; the part `given` saves the state of rewards, or reports that
+    # it cannot.
     derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs", "_reward_func")
 
     uncalled: ClassVar[tuple[str, ...]] = ("train",)
-    """What no run calls, so that a subclass that writes it is told."""
+    """Methods that no run calls, so that a subclass that overrides one gets an error."""
 
     config: FusedDqnConfig
 
@@ -79,10 +81,10 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         agent_net: Given | None = None,
         reward_func: RewardFunc | None = None,
     ) -> None:
-        """Take a config, and where a script has them networks, a player, and what is rewarded.
+        """Take a config and, optionally, a script's networks, a player and a reward function.
 
-        A network of a role that is trained is where training begins; it takes (B, O) observations and
-        gives (B, A) values.
+        The network of a trained role is the starting point of training; it maps (B, O) observations to (B,
+        A) values.
         """
         Trainer.__init__(self, config)
         TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
@@ -93,10 +95,10 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         raise NotImplementedError
 
     def train(self, num_rounds: int, *, root: str | None = None, name: str | None = None) -> Result:
-        """Make so many rounds more, and return how they ended.
+        """Run this many more rounds, and return the result.
 
-        The first call begins a run; every later one goes on with it, from where it stood, as
-        `fit(resume=True)` of a longer run does.
+        The first call begins a run; every later one continues it, as `fit(resume=True)` of a longer run
+        does.
         """
         if num_rounds < 1:
             raise ConfigError(f"train was given {num_rounds}; give the rounds to make, 1 or more")
@@ -106,7 +108,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         return self.fit(resume=done > 0, root=root, name=name)
 
     def prepare(self, *, max_steps: int | None) -> None:
-        """Build game, networks and buffers; what a script has built and changed already is kept."""
+        """Build game, networks and buffers; those that a script has built and changed already are kept."""
         config, self._notes = self.config, list[str]()
         if max_steps is not None:
             config, self._notes = with_length(config, max_steps)
@@ -128,7 +130,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         self._choose_execution()
 
     def _choose_execution(self) -> None:
-        """Refuse what says how updates are executed: those of a `_train` are called."""
+        """Raise an error for keys that choose an engine: the updates of a `_train` are called."""
         config = self.config
         if type(self)._train is TwoRoleTrainer._train:
             raise HookError(
@@ -148,7 +150,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         self.config = config.replace(engine="eager")
 
     def open(self) -> None:
-        """Say what fit changed."""
+        """Log what fit changed."""
         for note in self._notes:
             self.run.tell(note, event=CHANGED)
 
@@ -176,7 +178,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         return Stage(name="finish", work=self._finish, always=True)
 
     def _timed(self, name: str, work: Work) -> Work:
-        """Return the work of a stage: timed where the config asks, its waits for a GPU counted."""
+        """Return the work of a stage, timed where the config asks, with its host syncs counted."""
         if self.config.log_time:
             work = self._times.timed(name, work)
         return self._host_syncs.counting(work)
@@ -206,7 +208,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         return torch.Generator(self.device).manual_seed(seed)
 
     def _check_starts(self) -> None:
-        """Raise ConfigError where the first games of a role have all ended before they begin."""
+        """Raise ConfigError where the first games of a role are all over before they begin."""
         if self.has_own_roll_out:
             return
         for role, learner in self.learners.items():
@@ -225,7 +227,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
     def _gather(
         self, role: str, games: int, draws: torch.Generator, rate: float | torch.Tensor
     ) -> None:
-        """Play new games and keep what the role experienced; nothing waits for the device."""
+        """Play new games and store the transitions of the role; does not wait for the device."""
         if self.has_own_roll_out:
             self.collect_rollout(role, games)
             return
@@ -255,7 +257,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         return found
 
     def _record(self, run: Run) -> None:
-        """Write what has been gathered, and begin to gather and to time anew."""
+        """Write the accumulated metrics, and reset accumulation and timing."""
         self._count_steps(run)
         metrics: dict[str, float] = {}
         for learner in self.learners.values():
@@ -270,7 +272,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         self._guard.check(metrics, run.counters["opt_steps"])
 
     def _count_steps(self, run: Run) -> None:
-        """Count the moves that were remembered; this waits for the device."""
+        """Count the moves that were stored; waits for the device."""
         total = sum(learner.num_rows for learner in self.learners.values())
         run.counters["game_steps"] = total
 
@@ -284,9 +286,9 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
             self._record(run)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return learners, buffers and the judge; games begin anew at every collecting."""
+        """Return learners, buffers and the judge; games need no state, as every rollout starts new ones."""
         buffers = {f"{role}_replay": learner.replay for role, learner in self.learners.items()}
-        # Who plays comes first: what others have learned does not fit for that reason, which it tells.
+        # `given` comes first: a mismatch of players explains why the learners' states do not fit.
         return {"given": self.given_state, **self.learners, **buffers, "judge": self.judge}
 
     def consulted(self) -> Mapping[str, object]:
@@ -294,7 +296,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         return {} if self._roles is None else {"game": self.fused_game}
 
     def inexact_because(self) -> Sequence[str]:
-        """Return what networks and players of a script's own change without its being saved."""
+        """Return the networks and players of a script that change state without saving it."""
         if self._roles is None:
             return []
         learners = [reason for one in self._roles.values() for reason in one.inexact_because()]

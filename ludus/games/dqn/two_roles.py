@@ -1,4 +1,5 @@
-"""Who plays the two roles of a trainer: learners, scripted players, and what a script put in their place."""
+"""TwoRoles: the players of both roles of a trainer: learners, scripted players, and a script's
+replacements."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def _other(role: str) -> str:
 
 
 class TwoRoles(Accessors, OwnEvaluation):
-    """The game, who plays it, and the learners; made when they are first asked for."""
+    """The game, its players and the learners; built on first use."""
 
     config: FusedDqnConfig
     device: torch.device
@@ -39,14 +40,14 @@ class TwoRoles(Accessors, OwnEvaluation):
     note_given: Callable[..., None]
 
     def set_model(self, model: object) -> NoReturn:
-        """Refuse: there are two networks."""
+        """Raise an error: there are two networks."""
         raise ConfigError(
             f"a run of kind '{self.config.kind}' has a network for each role; give {type(model).__name__} to"
             " DQNTrainer(config, host_net=..., agent_net=...), or to replace_nets"
         )
 
     def given_models(self) -> list[object]:
-        """Return the networks that a script gave: each new run begins from what they were at first."""
+        """Return the networks that a script gave: each new run begins from their initial weights."""
         return [*self._given.values(), *self._replaced.values()]
 
     def __init__(
@@ -58,14 +59,14 @@ class TwoRoles(Accessors, OwnEvaluation):
     ) -> None:
         self._given: dict[str, Given | None] = {"host": host_net, "agent": agent_net}
         self._replaced: dict[str, Given] = {}
-        """What replace_nets put in the place of those."""
+        """Replacements of those by replace_nets."""
         self._roles: dict[str, RoleLearner] | None = None
         self._is_used = False
-        """Whether a run was begun with the learners there are: the next one makes new ones."""
+        """Whether a run has used the current learners: the next run makes new ones."""
         self._reward_func = reward_func
 
     def _build(self) -> dict[str, RoleLearner]:
-        """Make game, learners and players from the config and from what a script gave."""
+        """Build game, learners and players from the config and from the objects a script gave."""
         config = self.config
         given_nets = {**self._given, **self._replaced}
         check_apart({k: net for k, net in given_nets.items() if isinstance(net, nn.Module)})
@@ -105,7 +106,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         return self._roles
 
     def _make_sparring(self) -> dict[str, list[tuple[Player, float]]]:
-        """Return the scripted players that each role meets, and in which share of its games."""
+        """Return the scripted opponents of each role, with their shares of its games."""
         found = {}
         for role in self.config.trained:
             section, other = self.config.role(role), _other(role)
@@ -116,7 +117,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         return found
 
     def _met_by(self, role: str) -> dict[str, Player]:
-        """Return who plays while the games of a role are collected."""
+        """Return the players of the games collected for a role."""
         other = _other(role)
         if not self._sparring[role]:
             return self.players
@@ -124,7 +125,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         return {**self.players, other: mixed}
 
     def _opponent(self, role: str) -> Player:
-        """Return who plays a role that is not trained."""
+        """Return the player of a role that is not trained."""
         opponent, given = self.config.opponent, self._given[role]
         if role in self._replaced:
             return self._as_player(role, self._replaced[role])
@@ -150,7 +151,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         return given
 
     def _check_given(self, role: str, given: Given) -> None:
-        """Raise ConfigError unless this can play the role."""
+        """Raise ConfigError unless this object can play the role."""
         if isinstance(given, nn.Module):
             inputs = self._game.observation_size(role)
             outputs = num_moves(self._game, role, who="a network of values")
@@ -169,19 +170,19 @@ class TwoRoles(Accessors, OwnEvaluation):
 
     @property
     def players(self) -> dict[str, Player]:
-        """Who plays each role now."""
+        """The current player of each role."""
         _ = self.learners
         return self._players
 
     @property
     def given_state(self) -> GivenState:
-        """What a script gave, as a part."""
+        """The objects that a script gave, as a part."""
         _ = self.learners
         return self._given_state
 
     @property
     def fused_game(self) -> FusedGame:
-        """The game that is played."""
+        """The game."""
         _ = self.learners
         return self._game
 
@@ -191,16 +192,16 @@ class TwoRoles(Accessors, OwnEvaluation):
                 yield net
 
     def set_training(self, training: bool) -> None:
-        """Put both networks in train mode or in eval mode, as layers such as BatchNorm1d see it.
+        """Put both networks in train mode or in eval mode, which layers such as BatchNorm1d depend on.
 
-        An update puts its network in train mode by itself and leaves it in eval mode.
+        An update puts its network in train mode itself and leaves it in eval mode.
         """
         for net in self._nets():
             net.train(training)
 
     @contextlib.contextmanager
     def inference_mode(self) -> Iterator[None]:
-        """Let the block ask the networks in eval mode; each layer is put back in the mode it was in."""
+        """Put the networks in eval mode inside the block; each layer's mode is restored after it."""
         modes = [(part, part.training) for net in self._nets() for part in net.modules()]
         try:
             for net in self._nets():
@@ -218,11 +219,12 @@ class TwoRoles(Accessors, OwnEvaluation):
         host_net: Given | None = None,
         agent_net: Given | None = None,
     ) -> None:
-        """Let other networks, or players, play the roles.
+        """Replace the networks or players of the roles.
 
-        A network in the place of one that learns learns on, with new moments and a target that is its
-        copy. A player in its place freezes the role; a network that takes its place again is frozen too,
-        until `set_trainable`. A run that was saved since goes on where a script has given the same.
+        A network that replaces a learner's network is trained on, with new moments and a target that is its
+        copy. A player that replaces a learner freezes the role; a network that replaces that player is
+        frozen too, until `set_trainable`. A run saved since then resumes only where a script has given the
+        same.
         """
         wanted = dict(nets or {})
         for role, given in (("host", host_net), ("agent", agent_net)):
@@ -252,7 +254,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         )
 
     def _seat(self, role: str, given: Given) -> None:
-        """Let this play a role from now on; a network learns where the role has a learner."""
+        """Make this the player of a role; a network is trained where the role has a learner."""
         learner = self.learners.get(role)
         if learner is None or not isinstance(given, nn.Module):
             self._players[role] = self._as_player(role, given)
@@ -263,10 +265,11 @@ class TwoRoles(Accessors, OwnEvaluation):
         self._players[role] = learner
 
     def _execute_anew(self) -> None:
-        """Called where others play, learn or reward: what executes the stages of a run is chosen anew."""
+        """Called when players, training or rewards change, so that a subclass chooses again how stages are
+        executed."""
 
     def set_trainable(self, role: str, trainable: bool = True) -> None:
-        """Let a role learn, or freeze it: it plays on and makes no update."""
+        """Train a role, or freeze it: it still plays, without updates."""
         learner = self._learner(role)
         if trainable and self._players[role] is not learner:
             raise LudusError(
@@ -276,7 +279,7 @@ class TwoRoles(Accessors, OwnEvaluation):
         learner.is_trained = trainable
 
     def replace_reward_func(self, reward_func: RewardFunc | None) -> None:
-        """Reward experiences by reward_func(role, obs, next_obs, next_done) from now on; None: the game's."""
+        """Use reward_func(role, obs, next_obs, next_done) for rewards from now on; None: the game's."""
         if reward_func is not None and not callable(reward_func):
             raise ConfigError(
                 f"replace_reward_func was given a {type(reward_func).__name__}; give a function of (role,"

@@ -1,1 +1,1 @@
-"""The mathematics of Hironaka's polyhedra game, which its rules, players and kernels share."""
+"""The mathematics of Hironaka's polyhedra game, shared by its rules, players and kernels."""

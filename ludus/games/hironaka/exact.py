@@ -1,7 +1,7 @@
-"""Whether a point is a vertex of a Newton polyhedron, in whole numbers of any size.
+"""Exact test whether a point is a vertex of a Newton polyhedron, in integers of any size.
 
-This is for the few points that float64 leaves in doubt (`vertices.py`, where the mathematics is told):
-it works on the host, one point at a time.
+This is for the few points that float64 leaves undecided (`vertices.py` explains the mathematics): it works
+on the host, one point at a time.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ Row = list[int]
 
 
 def is_vertex(point: Sequence[int], others: Sequence[Sequence[int]]) -> bool:
-    """Return whether no convex combination of the others has no coordinate greater than the point's.
+    """Return whether no convex combination of the others is at most the point in every coordinate.
 
-    The simplex method without fractions: each tableau is one of whole numbers over a common divisor,
-    the last pivot, by which every new entry can be divided. Bland's rule keeps it from going in circles.
+    The fraction-free simplex method: each tableau has integers over a common divisor, the last pivot, by
+    which every new entry can be divided. Bland's rule prevents cycling.
     """
     if not others:
         return True
@@ -41,7 +41,7 @@ def is_vertex(point: Sequence[int], others: Sequence[Sequence[int]]) -> bool:
 
 
 def _leaving(tableau: list[Row], basis: Row, column: int) -> int:
-    """Return the row of the least ratio of right-hand side and entry; of equal ones the first variable's."""
+    """Return the row of the least ratio of right-hand side and entry; ties go to the first variable."""
     best = -1
     for row, entries in enumerate(tableau):
         if entries[column] <= 0:

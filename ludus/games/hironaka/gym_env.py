@@ -1,4 +1,4 @@
-"""Hironaka's game as gymnasium's envs, one game at a time, so that any other RL library can play it."""
+"""Hironaka's game as gymnasium environments, one game at a time, for other RL libraries."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STARTS, _FIRST_STARTS = 1000, 4
 
 
 class _HironakaEnv(gymnasium.Env[Any, np.int64]):
-    """One game against an opponent; whoever is not the `role` is played by it."""
+    """One game against an opponent, which plays the other role."""
 
     metadata = {"render_modes": ["ansi"]}
     role: str
@@ -46,8 +46,9 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         max_steps: int = 200,
         render_mode: str | None = None,
     ) -> None:
-        """Play games of this size; one that takes `max_steps` moves of the learner is truncated, as is one
-        whose points, not rescaled, become too large for float32."""
+        """Play games of this size; one is truncated after `max_steps` moves of the learner, or when its
+        points, not rescaled, become too large for float32.
+        """
         self.game = Hironaka(
             dimension=dimension,
             max_num_points=max_num_points,
@@ -69,14 +70,14 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         self._num_steps = 0
 
     def _space(self, highest: float) -> spaces.Space[Any]:
-        """Return the space of what the learner sees; the points are padded with -1."""
+        """Return the observation space of the learner; the points are padded with -1."""
         shape = self.game.max_num_points, self.game.dimension
         return spaces.Box(-1.0, highest, shape, np.float32)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Return what the learner sees of a new game that has not ended.
+        """Return the learner's observation of a new game that is not over.
 
         With options={"points": [[4, 0], [1, 1], [0, 4]]} it starts from these points.
         """
@@ -89,8 +90,8 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         return self._seen(), self._info()
 
     def _started(self) -> State:
-        """Return a game that has not ended."""
-        # Nearly every start will do, so that few are drawn at first.
+        """Return a game that is not over."""
+        # Nearly every start is valid, so only few are drawn at first.
         for count in (_FIRST_STARTS, _STARTS - _FIRST_STARTS):
             starts = self.game.reset(count, self._generator)
             going_B = ~self.game.over(starts)
@@ -103,7 +104,7 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         )
 
     def _started_from(self, options: Mapping[str, Any]) -> State:
-        """Return the game that the options of a reset ask for."""
+        """Return the game given by the options of a reset."""
         if unknown := options.keys() - {"points"}:
             raise LudusError(
                 f"reset was given the option '{min(unknown)}', which is not known; there is 'points', a list"
@@ -117,10 +118,10 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         return state
 
     def _let_the_host_begin(self) -> None:
-        """Let the opponent move first, where it does."""
+        """Make the opponent's first move, where the opponent begins."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Return what came of the learner's move and of the opponent's reply."""
+        """Return the result of the learner's move and of the opponent's reply."""
         self._check_begun("step")
         try:
             chosen_B = torch.tensor([int(action)])
@@ -128,7 +129,7 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
             raise LudusError(f"step was given {action!r}; give the number of a move") from None
         self._num_steps += 1
         if not self._is_legal(int(action)):
-            # To lose at once is the only answer that no learner can turn into a way to gain time.
+            # An immediate loss is the only answer that no learner can exploit to gain time.
             return self._seen(), -1.0, True, False, {**self._info(), "is_illegal": True}
         reward = self._moved(self.role, chosen_B)
         if not self.game.over(self._state):
@@ -166,7 +167,7 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
         return self._named()[0].numpy().copy()
 
     def _named(self) -> Any:
-        """Return what the learner sees, as points, or as a mapping of points and coordinates."""
+        """Return the learner's observation, as points, or as a dict of points and coordinates."""
         obs_BO = self.game.observe(self._state, self.role)
         return self.game.named(obs_BO, self.role)
 
@@ -179,19 +180,19 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
 
 
 class HironakaHostEnv(_HironakaEnv):
-    """The learner is the host: it sees the points (N, D) and names coordinates by their number.
+    """The learner is the host: it observes the points (N, D) and chooses coordinates by an action number.
 
-    `decode_host_action(action, dimension)` says which. The end of the game is worth 1.
+    `decode_host_action(action, dimension)` returns them. The end of the game is worth 1.
     """
 
     role = "host"
 
 
 class HironakaAgentEnv(_HironakaEnv):
-    """The learner is the agent: it sees the points and the coordinates named, and picks one of these.
+    """The learner is the agent: it observes the points and the chosen coordinates, and picks one of these.
 
-    The end of the game is worth -1, and so is a coordinate that was not named, which ends it; which are
-    legal stands in info["action_mask"].
+    The end of the game is worth -1, and so is an illegal coordinate, which ends it; the legal ones are in
+    info["action_mask"].
     """
 
     role = "agent"

@@ -18,7 +18,7 @@ MAX_DIMENSION = 16
 
 
 def host_action_table(dimension: int) -> Tensor:
-    """Return the 0/1 coordinates of each host action, one row an action.
+    """Return the 0/1 coordinates of each host action, one row per action.
 
     Row k is the k-th set of two or more coordinates, in the order of the sums of 2^c over its c.
     """
@@ -33,11 +33,11 @@ def encode_host_action(coords: Tensor) -> Tensor: ...
 @overload
 def encode_host_action(coords: Sequence[int]) -> int: ...
 def encode_host_action(coords: Tensor | Sequence[int]) -> Tensor | int:
-    """Return the number of the host's move: of (B, D) 0/1 coordinates a tensor, of a list like [0, 2] one.
+    """Return the host action of coordinates: a tensor for (B, D) 0/1 rows, an int for a list like [0, 2].
 
-    A list is looked at; a tensor is not, so that nothing waits for the device.
+    A list is checked; a tensor is not, so that nothing waits for the device.
     """
-    # Sets of none and of one are skipped: one for each power of two up to this set's, and the empty one.
+    # Sets of fewer than two are skipped: one for each power of two up to this set's, and the empty one.
     if isinstance(coords, Tensor):
         axes_D = torch.arange(coords.shape[-1], device=coords.device)
         sets_B = (coords.long() << axes_D).sum(-1)
@@ -54,7 +54,7 @@ def decode_host_action(action: Tensor, dimension: int) -> Tensor: ...
 @overload
 def decode_host_action(action: int, dimension: int) -> list[int]: ...
 def decode_host_action(action: Tensor | int, dimension: int) -> Tensor | list[int]:
-    """Return the coordinates of a host's move: of a tensor of moves (B, D) 0/1 rows, of one move a list."""
+    """Return the coordinates of a host action: (B, D) 0/1 rows for a tensor, a list for one action."""
     table = host_action_table(dimension)
     if isinstance(action, Tensor):
         return table.to(action.device)[action.long()]
@@ -66,7 +66,7 @@ def decode_host_action(action: Tensor | int, dimension: int) -> Tensor | list[in
 
 
 def check_dimension(dimension: int) -> None:
-    """Raise ConfigError unless the host has something to choose, and not too much."""
+    """Raise ConfigError unless the dimension gives the host a choice of practical size."""
     if dimension < 2:
         raise ConfigError(
             f"'dimension' is {dimension}; the host must name two coordinates, so use 2 or more"

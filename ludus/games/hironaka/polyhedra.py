@@ -1,8 +1,8 @@
-"""The functions of Hironaka's game for people: what they are given is looked at first.
+"""Public functions of Hironaka's game, which check their arguments.
 
-To look at numbers waits for the device, so a game itself calls those of `newton.py`.
+The checks wait for the device, so a game itself calls the functions of `newton.py`.
 
-Shapes: B games, N points, D dimension. A point that is not there is a row of -1.
+Shapes: B games, N points, D dimension. A missing point is a row of -1.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from ludus.games.hironaka.vertices import judged, only
 def newton_polytope(points_BND: Tensor) -> Tensor:
     """Return the points without duplicates (the first is kept) and without dominated ones.
 
-    A point is dominated when another has no coordinate greater. This is the fast filter: what is left
-    contains the vertices of the Newton polyhedron, which `vertices` gives alone. Raises LudusError
-    for points that are none, as the functions below do; to look at them waits for the device.
+    A point is dominated when another is at most equal in every coordinate. This is the fast filter: the
+    result contains the vertices of the Newton polyhedron, which `vertices` returns alone. Raises LudusError
+    for invalid points, as the functions below do; the check waits for the device.
     """
     return drop_dominated(checked(points_BND))
 
@@ -37,11 +37,11 @@ def newton_polytope(points_BND: Tensor) -> Tensor:
 def vertices(points_BND: Tensor) -> Tensor:
     """Return only the vertices of the Newton polyhedron, the convex hull of all that lies above the points.
 
-    A point stays if no convex combination of others has no coordinate greater; of equal points, the
-    first does. Whole numbers are decided exactly, whatever their size: what float64 leaves in doubt is
-    decided in whole numbers on the host, a millisecond or less a point. Other numbers are off by their
-    roundings, so a point counts as a vertex if it stands out by more than 8 units of rounding (float32:
-    1e-6, float64: 1e-13) of the greatest difference of coordinates.
+    A point is kept if no convex combination of others is at most the point in every coordinate; of equal
+    points, the first is kept. Integers are decided exactly, whatever their size: points that float64 leaves
+    undecided are decided in integer arithmetic on the host, a millisecond or less per point. Other numbers
+    carry rounding errors, so a point counts as a vertex if it stands out by more than 8 units of rounding
+    (float32: 1e-6, float64: 1e-13) of the greatest difference of coordinates.
     """
     filtered_BND = drop_dominated(checked(points_BND))
     kept_BN, doubtful_BN = judged(filtered_BND)
@@ -53,9 +53,9 @@ def vertices(points_BND: Tensor) -> Tensor:
 
 
 def shift(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
-    """Return the points with the coordinate `axis` replaced by the sum of the coordinates named.
+    """Return the points with the coordinate `axis` replaced by the sum of the chosen coordinates.
 
-    A game in which the axis is not among the coordinates, or in which at most one point is left, stays.
+    A game does not change if the axis is not among the coordinates, or at most one point is left.
     """
     games, _, dimension = checked(points_BND).shape
     if tuple(coords_BD.shape) != (games, dimension) or tuple(axis_B.shape) != (games,):
@@ -69,22 +69,22 @@ def shift(points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor) -> Tensor:
 
 
 def rescale(points_BND: Tensor) -> Tensor:
-    """Return the points divided by the greatest coordinate of their game; padding stays."""
+    """Return the points divided by the greatest coordinate of their game; padding is kept."""
     return rescaled(checked(points_BND))
 
 
 def reposition(points_BND: Tensor) -> Tensor:
-    """Return the points moved so that the least of each coordinate is 0; padding stays."""
+    """Return the points translated so that the least of each coordinate is 0; padding is kept."""
     return repositioned(checked(points_BND))
 
 
 def features(points_BND: Tensor) -> Tensor:
-    """Return the points sorted by their coordinates, the first one first, descending; padding is last."""
+    """Return the points sorted lexicographically, descending; padding is last."""
     return in_order(checked(points_BND))
 
 
 def checked(points_BND: Tensor) -> Tensor:
-    """Return the points; raise LudusError unless they are floats that can be played with."""
+    """Return the points; raise LudusError unless they are valid floats."""
     if points_BND.ndim != 3 or not points_BND.is_floating_point() or 0 in points_BND.shape:
         raise LudusError(
             f"{points_BND.dtype} points of shape {tuple(points_BND.shape)} were given; give floats of"

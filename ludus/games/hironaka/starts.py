@@ -1,6 +1,6 @@
-"""Starts of Hironaka's game that are given rather than drawn.
+"""Given, rather than random, starts of Hironaka's game.
 
-Shapes: N points, D dimension. A point that is not there is a row of -1.
+Shapes: N points, D dimension. A missing point is a row of -1.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Starts = Annotated[list[Start], Field(min_length=1)]
 
 
 class Size(Protocol):
-    """How large the games are."""
+    """The size of the games."""
 
     @property
     def dimension(self) -> int: ...
@@ -33,7 +33,7 @@ class Size(Protocol):
 
 
 def start_problems(starts: Sequence[Sequence[Sequence[int]]] | None, size: Size) -> Iterator[str]:
-    """Yield a sentence for each start that is none of games of this size."""
+    """Yield a sentence for each start that does not fit games of this size."""
     for number, points in enumerate(starts or ()):
         if (wrong := _why_not(points, size)) is not None:
             yield f"start {number} of 'starts' has {wrong}"
@@ -61,7 +61,7 @@ def padded(points: object, size: Size) -> Tensor:
 
 
 def _why_not(points: Sequence[Sequence[float]], size: Size) -> str | None:
-    """Return what of these points does not fit a game, in a few words with the remedy; None if nothing."""
+    """Return a short reason why these points do not fit a game, with the remedy; None if they do."""
     for point in points:
         if len(point) != size.dimension:
             return f"a point of {len(point)} coordinates; 'dimension' is {size.dimension}"

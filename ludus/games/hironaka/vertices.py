@@ -1,16 +1,16 @@
 """The vertices of a Newton polyhedron, found by a linear program for each point, all solved at once.
 
-A point p is no vertex if a convex combination of the others has no coordinate greater than p's. In other
-words: one player chooses a coordinate k, the other a point q, who pays q_k - p_k; p is a vertex if the
+A point p is not a vertex if a convex combination of the others is at most p in every coordinate. In other
+words: one player chooses a coordinate k, the other a point q, and pays q_k - p_k; p is a vertex if the
 value of this matrix game is above 0. The simplex method solves it, with a fixed number of pivots, so that
-nothing waits for the device. What each player then plays bounds the value, from above and from below,
-whatever the pivots have lost by rounding.
+nothing waits for the device. The players' resulting strategies bound the value, from above and from below,
+whatever precision the pivots have lost.
 
-Where all coordinates are whole, a value above 0 cannot be arbitrarily small (`_least_value`); as long
-as it cannot be as small as a rounding, the points are decided exactly.
+Where all coordinates are integers, a value above 0 cannot be arbitrarily small (`_least_value`); as long as
+it cannot be as small as a rounding error, the points are decided exactly.
 
 Shapes: B games, N points, D dimension, P = B x N programs, R = D + 1 rows and C = N + D + 1 columns of a
-tableau: a point each, a slack each, and the right-hand side.
+tableau: one per point, one per slack, and the right-hand side.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from torch import Tensor
 from ludus.games.hironaka.newton import PADDING, drop_dominated
 
 _CHUNK = 2048
-"""So many games are solved at once, which bounds the memory of the tableaus."""
+"""The number of games solved at once, which bounds the memory of the tableaus."""
 _OFFSET = 2.0
-"""Added to all that is paid, which is from -1 to 1, so that the value is positive."""
+"""Added to all payoffs, which are from -1 to 1, so that the value is positive."""
 _ROUNDS = 4
 """Pivots for each row of a tableau, twice as many as random points were seen to need; a point whose program
-is not solved by then stays."""
+is not solved by then is kept.
+"""
 _SMALL = 1e-11
-"""What is nearer to 0 in a tableau is rounding."""
+"""Entries of a tableau closer to 0 than this are rounding errors."""
 _ROUNDING = 1e-13
-"""What the pivots may lose of a value, in units of the greatest difference of coordinates."""
+"""The error of a value by pivoting, in units of the greatest difference of coordinates."""
 
 
 class Judged(NamedTuple):
@@ -41,21 +42,21 @@ class Judged(NamedTuple):
     is_vertex: Tensor
     """(B, N)"""
     is_doubtful: Tensor
-    """(B, N) whether this is a point of whole numbers that float64 does not decide."""
+    """(B, N) whether this is a point of integers that float64 does not decide."""
 
 
 def drop_non_vertices(points_BND: Tensor) -> Tensor:
-    """Return the points that are vertices; of equal points the first one stays."""
+    """Return the points that are vertices; of equal points the first one is kept."""
     return only(points_BND, judged(drop_dominated(points_BND)).is_vertex)
 
 
 def only(points_BND: Tensor, kept_BN: Tensor) -> Tensor:
-    """Return the points that are kept, with padding in the place of the others."""
+    """Return the kept points, with padding in place of the others."""
     return points_BND.masked_fill(~kept_BN.unsqueeze(-1), PADDING)
 
 
 def judged(points_BND: Tensor) -> Judged:
-    """Return which of these points, none of which another dominates, are vertices."""
+    """Return which of these points, none of which dominates another, are vertices."""
     chunks = [_judged(chunk) for chunk in points_BND.split(_CHUNK)]
     return Judged(*map(torch.cat, zip(*chunks, strict=True)))
 
@@ -68,7 +69,7 @@ def _judged(points_BND: Tensor) -> Judged:
     highest_B = moved_BND.amax((1, 2)).clamp(min=1e-300)
     lower_BN, upper_BN = _bounds(moved_BND / highest_B.view(-1, 1, 1), present_BN)
     least_B = _least_value(highest_B, points_BND.shape[2])
-    # Numbers that are not whole may be off by roundings, which must not make a vertex of a point.
+    # Non-integers carry rounding errors, which must not turn a point into a vertex.
     coarse = max(8 * torch.finfo(points_BND.dtype).eps, _ROUNDING)
     nearly_B = torch.where(is_whole_B, (least_B / 2).clamp(min=_ROUNDING), coarse)
     error = 8 * points_BND.shape[2] * torch.finfo(torch.float64).eps
@@ -78,17 +79,17 @@ def _judged(points_BND: Tensor) -> Judged:
 
 
 def _least_value(highest_B: Tensor, dimension: int) -> Tensor:
-    """Return a number that no value above 0 of whole numbers up to these is below, in units of them.
+    """Return a lower bound of any value above 0 of integers up to these, in units of them.
 
-    The value is a determinant of at most D rows over the sum of its cofactors (Shapley and Snow). Whole
-    numbers have a determinant of 1 or more, and Hadamard bounds each of the D^2 cofactors.
+    The value is a determinant of at most D rows over the sum of its cofactors (Shapley and Snow). Integer
+    matrices have a determinant of 1 or more, and Hadamard bounds each of the D^2 cofactors.
     """
     cofactors: float = dimension**2 * (dimension - 1) ** ((dimension - 1) / 2)
     return (cofactors * highest_B.clamp(min=1.0).pow(dimension)).reciprocal()
 
 
 def _bounds(scaled_BND: Tensor, present_BN: Tensor) -> tuple[Tensor, Tensor]:
-    """Return a number below and one above the value of each point's game; inf without other points."""
+    """Return a lower and an upper bound of the value of each point's game; inf without other points."""
     is_self_NN = torch.eye(scaled_BND.shape[1], dtype=torch.bool, device=scaled_BND.device)
     others_PN = (present_BN.unsqueeze(1) & ~is_self_NN).flatten(0, 1)
     paid_PDN = (scaled_BND.mT.unsqueeze(1) - scaled_BND.unsqueeze(-1)).flatten(0, 1)
@@ -102,15 +103,15 @@ def _bounds(scaled_BND: Tensor, present_BN: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _may_be_read(tensor: Tensor) -> bool:
-    """Return whether to ask for numbers costs nothing, so that work may be left out by what they are.
+    """Return whether reading values is free, so that work may be skipped depending on them.
 
-    On a GPU it would wait, and a tensor of another class, by which a function is traced, has none.
+    On a GPU it would be a host sync, and a tensor subclass used for tracing has no values.
     """
     return type(tensor) is Tensor and tensor.device.type == "cpu"
 
 
 def _solved(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the players of each game make sure of: a number below and one above its value."""
+    """Return the security levels of the players of each game: a lower and an upper bound of its value."""
     dimension, num_points = paid_PDN.shape[1:]
     tableau, basis_PD = _tableau(paid_PDN + _OFFSET, others_PN)
     for _ in range(_ROUNDS * (dimension + 1)):
@@ -128,13 +129,13 @@ def _solved(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _shares(numbers_PC: Tensor) -> Tensor:
-    """Return the numbers, of which those below 0 are roundings, over their sum."""
+    """Return the numbers over their sum, with those below 0, which are rounding errors, set to 0."""
     numbers_PC = numbers_PC.clamp(min=0.0)
     return numbers_PC / numbers_PC.sum(1, keepdim=True).clamp(min=1e-300)
 
 
 def _tableau(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the first tableau (P, R, C) of: the greatest sum of y >= 0 with paid y <= 1; and its basis."""
+    """Return the first tableau (P, R, C) of: maximize the sum of y >= 0 with paid y <= 1; and its basis."""
     num_programs, dimension, num_points = paid_PDN.shape
     tableau = paid_PDN.new_zeros(num_programs, dimension + 1, num_points + dimension + 1)
     tableau[:, :-1, :num_points] = paid_PDN.masked_fill(~others_PN.unsqueeze(1), 0.0)
@@ -148,7 +149,7 @@ def _tableau(paid_PDN: Tensor, others_PN: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _pivoted(tableau: Tensor, basis_PD: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the tableaus and bases after one pivot; one that is optimal stays as it is."""
+    """Return the tableaus and bases after one pivot; an optimal one does not change."""
     gain_P, column_P = tableau[:, -1, :-1].max(1)
     entering_PR = tableau.gather(
         2, column_P.view(-1, 1, 1).expand(-1, tableau.shape[1], 1)

@@ -1,1 +1,1 @@
-"""Triton kernels for the GPU, each beside the plain PyTorch code that it must agree with."""
+"""Triton kernels for the GPU, each next to the plain PyTorch code that it must agree with."""

@@ -38,7 +38,7 @@ def choose_kernel(
         is_legal = tl.load(legal_ptr + game * A + move, mask=is_move, other=0) != 0
     value = tl.load(values_ptr + game * values_stride + move, mask=is_move, other=0.0)
     value = tl.where(is_legal, value.to(tl.float32), float("-inf"))
-    # Of equal values the first is the best, on every device.
+    # Ties go to the first move, on every device.
     is_best = is_legal & (value == tl.max(value, 1, keep_dims=True))
     best = tl.min(tl.where(is_best, move, P), 1, keep_dims=True)
 

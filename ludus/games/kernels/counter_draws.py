@@ -1,4 +1,4 @@
-"""The random numbers of `games/ppo/counter_random.py` inside a kernel, the same to the bit."""
+"""The random numbers of `games/ppo/counter_random.py` inside a kernel, bit-identical."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import triton.language as tl
 
 @triton.jit
 def mixed(word):
-    """Return each uint32 as another that shows nothing of it."""
+    """Return the hash of each uint32."""
     word = (word ^ (word >> 17)) * 0xED5AD4BB
     word = (word ^ (word >> 11)) * 0xAC4C1B51
     word = (word ^ (word >> 15)) * 0x31848BAB
@@ -17,7 +17,7 @@ def mixed(word):
 
 @triton.jit
 def stream_of(keys, place: tl.constexpr, iteration):
-    """Return the two words that stand for a key and an iteration; keys are pairs of int64 in memory."""
+    """Return the two words of a key and an iteration; keys are pairs of int64 in memory."""
     low = tl.load(keys + 2 * place).to(tl.uint32)
     high = tl.load(keys + 2 * place + 1).to(tl.uint32)
     first = mixed((iteration & 0xFFFFFFFF).to(tl.uint32) + low)
@@ -33,7 +33,7 @@ def words(first, second, index):
 
 @triton.jit
 def uniform(word, nth: tl.constexpr):
-    """Return a random float32 in [0, 1) for each word; each nth is another."""
+    """Return a random float32 in [0, 1) for each word; independent for each nth."""
     if nth > 0:
         word = mixed(word + ((nth * 0x9E3779B9) & 0xFFFFFFFF))
     return (word >> 8).to(tl.float32) * 5.9604644775390625e-08

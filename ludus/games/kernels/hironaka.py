@@ -1,6 +1,6 @@
-"""A move of Hironaka's game as one Triton kernel, where the tensors are on a CUDA device.
+"""Wrappers of the Triton kernels of Hironaka's game, for tensors on a CUDA device.
 
-The plain functions of `rules/hironaka.py` are the reference: what a kernel computes is equal to the bit.
+The plain functions of `rules/hironaka.py` are the reference: the kernels are bit-identical.
 
 Shapes: B games, N points, D dimension, W columns of an observation.
 """
@@ -15,13 +15,14 @@ from ludus.games.kernels.triton_path import power_of_two, why_no_kernels
 MAX_NUM_POINTS = 64
 MAX_DIMENSION = 8
 _FEW = 2**16
-"""Of fewer games a program of the step holds one, so that all multiprocessors have some; else four."""
+"""Below this number of games a program of the step holds one, so that all multiprocessors are used; else
+four."""
 _SMALL = 256
-"""How many games a program holds of a kernel that has little to do for each."""
+"""The number of games per program of a kernel that does little for each."""
 
 
 def why_not(points_BND: Tensor) -> str | None:
-    """Return why the kernels cannot move these games, in a few words; None where they can."""
+    """Return a short reason why the kernels cannot play these games; None where they can."""
     _, num_points, dimension = points_BND.shape
     if num_points > MAX_NUM_POINTS or dimension > MAX_DIMENSION:
         return (
@@ -39,21 +40,22 @@ def settle(points_BND: Tensor, *, scale: bool) -> Tensor:
 
 
 def restart(points_BND: Tensor, over_B: Tensor, fresh_BND: Tensor, *, scale: bool) -> Tensor:
-    """Return the points with games that are over begun anew from fresh ones, which are settled."""
+    """Return the points with games that are over replaced by new ones, which are settled."""
     return _stepped(fresh_BND, kept=(points_BND, over_B.view(torch.uint8)), scale=scale)
 
 
 def move(
     points_BND: Tensor, coords_BD: Tensor, axis_B: Tensor, *, scale: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return points, coordinates and rewards (B, 2) after the agent's move; what was over stays."""
+    """Return points, coordinates and rewards (B, 2) after the agent's move; games that are over do not
+    change."""
     ends = torch.empty_like(coords_BD), points_BND.new_empty(len(points_BND), 2)
     moved_BND = _stepped(points_BND, move=(coords_BD, axis_B), ends=ends, scale=scale)
     return moved_BND, *ends
 
 
 def name(points_BND: Tensor, coords_BD: Tensor, actions_B: Tensor, table: Tensor) -> Tensor:
-    """Return the coordinates (B, D) after the host's move; what was over stays."""
+    """Return the coordinates (B, D) after the host's move; games that are over do not change."""
     from ludus.games.kernels import hironaka_triton
 
     num_games, num_points, dimension = points_BND.shape
@@ -80,7 +82,7 @@ def observation(
     dtype: torch.dtype,
     scale: bool,
 ) -> Tensor:
-    """Return (B, width) rows of points, then coordinates if given, then zeros, in this type.
+    """Return (B, width) rows of points, then coordinates if given, then zeros, in this dtype.
 
     With `scale` the points of a game are divided by their greatest coordinate.
     """
@@ -118,7 +120,7 @@ def _stepped(
     num_games, num_points, dimension = points_BND.shape
     points_BND = points_BND.contiguous()
     out_BND = torch.empty_like(points_BND)
-    # A pointer that is not read has to point somewhere.
+    # A pointer that is not read still has to be valid.
     unused = points_BND, points_BND
     games = 1 if num_games < _FEW else 4
     hironaka_triton.step_kernel[(-(-num_games // games),)](

@@ -2,7 +2,7 @@
 
 A program holds G games at once, a tile of G x P numbers for each coordinate (P places, N rounded up to a
 power of two). A point is compared with all of its game at once, one after the other, taken from the tile:
-nothing of N x N is held, neither in registers nor in memory.
+no N x N matrix is held, neither in registers nor in memory.
 
 Shapes: B games, N points, D dimension. A tuple has one tile for each coordinate.
 """
@@ -16,14 +16,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# As `hironaka/newton.py` has it; the other is its inverse.
+# As in `hironaka/newton.py`; the other is its inverse.
 _LARGEST = tl.constexpr(2.0**120)
 _DOWN = tl.constexpr(2.0**-120)
 
 
 @triton.jit
 def _load(at, is_there, D: tl.constexpr):
-    """Return the coordinates of points, a tile each; what is not there is padding."""
+    """Return the coordinates of points, a tile each; missing points are padding."""
     columns = ()
     for d in tl.static_range(D):
         columns = columns + (tl.load(at + d, mask=is_there, other=-1.0),)
@@ -32,7 +32,7 @@ def _load(at, is_there, D: tl.constexpr):
 
 @triton.jit
 def _shifted(columns, named, is_axis, D: tl.constexpr):
-    """Return points after the move: where a coordinate is the axis it is the sum of those named."""
+    """Return points after the move: the coordinate `axis` becomes the sum of the chosen ones."""
     total = columns[0] * named[0]
     for d in tl.static_range(1, D):
         total += columns[d] * named[d]
@@ -61,7 +61,7 @@ def _joined(columns, others, is_other, D: tl.constexpr):
 
 @triton.jit
 def _move(coords_ptr, axis_ptr, game, is_game, may_move, D: tl.constexpr):
-    """Return what the host named, as 0 or 1, and which coordinate changes, if any does."""
+    """Return the host's choice, as 0 or 1, and which coordinate changes, if any."""
     axis = tl.load(axis_ptr + game, mask=is_game, other=-1)
     named, is_axis = (), ()
     for d in tl.static_range(D):
@@ -83,7 +83,7 @@ def _point(columns, j, G: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def _count_bits(bits):
-    """Return how many bits are set in numbers of 32 or 64 bits."""
+    """Return the number of set bits in numbers of 32 or 64 bits."""
     count = _count_half(bits.to(tl.uint32))
     if bits.dtype.primitive_bitwidth == 64:
         count += _count_half((bits >> 32).to(tl.uint32))
@@ -109,11 +109,11 @@ def _compared(own, place, one, count, G: tl.constexpr, D: tl.constexpr):
         is_equal = place >= 0
         is_greater = place < 0
         for d in tl.static_range(D):
-            # Greater by the first coordinate that differs.
+            # Lexicographic comparison, by the first coordinate that differs.
             is_greater = is_greater | (is_equal & (other[d] > own[d]))
             is_equal = is_equal & (other[d] == own[d])
             is_below = is_below & (other[d] <= own[d])
-        # Of equal points the first stays: it drops only those after it.
+        # Of equal points the first is kept: it drops only those after it.
         dropped = dropped | tl.where(is_below & ~(is_equal & (place <= j)), 1, 0)
         greater_bits = greater_bits | tl.where(is_greater, one << j, 0)
     return dropped != 0, greater_bits
@@ -121,7 +121,7 @@ def _compared(own, place, one, count, G: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def _brought_down(columns, stays, D: tl.constexpr):
-    """Return the points divided by 2^120 in games with a coordinate above that, which do not stay."""
+    """Return the points divided by 2^120 in games with a coordinate above that, except fixed games."""
     highest = columns[0]
     for d in tl.static_range(1, D):
         highest = tl.maximum(highest, columns[d])
@@ -135,7 +135,7 @@ def _brought_down(columns, stays, D: tl.constexpr):
 
 @triton.jit
 def _end_move(coords_ptr, out_ptr, rewards_ptr, game, is_game, is_over, has_ended, D: tl.constexpr):
-    """Write rewards and coordinates; in a game that was over nobody gains, and what was named stays."""
+    """Write rewards and coordinates; in a game that was over rewards are 0 and the choice does not change."""
     reward = tl.where(has_ended & ~is_over, 1.0, 0.0)
     tl.store(rewards_ptr + game * 2, reward, mask=is_game)
     tl.store(rewards_ptr + game * 2 + 1, -reward, mask=is_game)
@@ -184,7 +184,7 @@ def step_kernel(
         named, is_axis = _move(coords_ptr, axis_ptr, game, is_game, ~stays, D)
         own = _shifted(own, named, is_axis, D)
     is_present = own[0] >= 0
-    # What is not there is infinitely far: it is below no point.
+    # A missing point is infinite: it dominates no point.
     own = _filled(own, is_present, float("inf"), D)
     one = tl.full([G, P], 1, tl.int32 if P <= 32 else tl.int64)
     # Sorted points leave their last places free: no game here has one after the count.
@@ -193,7 +193,7 @@ def step_kernel(
     is_alive = is_present & (stays | ~is_dropped)
     alive_bits = tl.sum(tl.where(is_alive, one << place, 0), 1, keep_dims=True)
     num_alive = _count_bits(alive_bits)
-    # Points that are left are distinct and come by rank; after them, in order, the places of the others.
+    # Kept points are distinct and ordered by rank; after them, in order, the places of the others.
     dead_before = _count_bits(((one << place) - 1) & ~alive_bits)
     rank = tl.where(is_alive, _count_bits(greater_bits & alive_bits), num_alive + dead_before)
     rank = tl.where(stays, place, rank)
@@ -219,7 +219,7 @@ def name_kernel(
     D: tl.constexpr,
     G: tl.constexpr,
 ):
-    """Write what the host's actions name; in a game that is over, what was named there stays."""
+    """Write the coordinates of the host's actions; in a game that is over they do not change."""
     game = tl.program_id(0).to(tl.int64) * G + tl.arange(0, G)
     is_game = game < num_games
     # Points are sorted, so a game is over where there is no second one.
@@ -244,9 +244,9 @@ def observe_kernel(
     G: tl.constexpr,
     IS_SCALED: tl.constexpr,
 ):
-    """Write rows of points, then coordinates, then zeros up to WIDTH, in the type of the output.
+    """Write rows of points, then coordinates, then zeros up to WIDTH, in the dtype of the output.
 
-    IS_SCALED: the points of a game are divided by their greatest coordinate, but for padding.
+    IS_SCALED: the points of a game are divided by their greatest coordinate, except padding.
     """
     game = (tl.program_id(0).to(tl.int64) * G + tl.arange(0, G))[:, None]
     column = tl.arange(0, W)[None, :]

@@ -1,4 +1,4 @@
-"""Whether a kernel can inline a function of an elementwise game, which any command can ask without Triton."""
+"""Check whether a kernel can inline a function of an elementwise game, without importing Triton."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ludus.games import elementwise
 
 _ALLOWED = "use the operations of ludus.games.elementwise, global numbers and such functions"
 _VARIADIC = 0x04 | 0x08
-"""The bits of a function's flags that say it takes any number of arguments, or any keywords."""
+"""The flags of a function's code for *args and **kwargs."""
 
 
 def why_not_inlined(
     function: Callable[..., Any], callers: tuple[Callable[..., Any], ...] = ()
 ) -> str | None:
-    """Return why a kernel cannot inline a function, with what would be right; None where it can."""
+    """Return why a kernel cannot inline a function, with the remedy; None where it can."""
     if not isinstance(function, types.FunctionType):
         return f"{function!r} is not a function of a module; write it with def"
     name, code = f"{function.__module__}.{function.__name__}", function.__code__

@@ -1,4 +1,4 @@
-"""The functions of an elementwise game as Triton functions, so that a kernel can inline them."""
+"""Convert the functions of an elementwise game to Triton functions, so that a kernel can inline them."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ _OPERATIONS: dict[Any, Any] = dict(zip(elementwise.OPERATIONS, _OWN, strict=True
 def inlined(function: Callable[..., Any]) -> Any:
     """Return a copy of a function that computes in a kernel what the function computes on tensors.
 
-    Its globals are bound anew: operations to Triton's, numbers to constants, functions to such copies.
-    Raises LudusError for a function of which `why_not_inlined` has something to say.
+    Its globals are rebound: operations to Triton's, numbers to constants, functions to such copies. Raises
+    LudusError for a function that `why_not_inlined` rejects.
     """
     reason = why_not_inlined(function)
     if reason is not None:

@@ -1,4 +1,4 @@
-"""Whether Triton kernels can be used: by the device and what is installed, never by timing."""
+"""Availability of Triton kernels: by the device and installed packages, never by timing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 
 def why_no_kernels(device: torch.device) -> str | None:
-    """Return why Triton kernels cannot be used on this device, in a few words; None where they can."""
+    """Return a short reason why Triton kernels cannot be used on this device; None where they can."""
     if device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         return f"Triton kernels need a CUDA device, and this one is {device.type}"
     if not _has_triton():

@@ -1,1 +1,1 @@
-"""Who plays: scripted players and networks."""
+"""Scripted players."""

@@ -1,4 +1,4 @@
-"""What the scripted players of Hironaka's game share.
+"""Shared code of the scripted players of Hironaka's game.
 
 Shapes: B games, N points, D dimension, O features of an observation.
 """
@@ -12,8 +12,9 @@ from ludus.games.game import FusedGame
 from ludus.games.rules.hironaka import Hironaka
 
 ROUNDING = 1e-5
-"""Numbers of a game that differ by less, as a share of the greatest, are taken for equal: points that
-are shown rescaled are rounded."""
+"""Relative tolerance, as a share of the greatest number of a game, within which numbers count as equal:
+points that are shown rescaled are rounded.
+"""
 
 
 def seated(game: FusedGame, role: str, *, kind: str, plays: str) -> Hironaka:
@@ -27,7 +28,7 @@ def seated(game: FusedGame, role: str, *, kind: str, plays: str) -> Hironaka:
 
 
 def points_of(game: Hironaka, obs_BO: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the points (B, N, D) that the host sees, and which of them (B, N) are there."""
+    """Return the points (B, N, D) that the host observes, and the mask (B, N) of those present."""
     size = game.max_num_points * game.dimension
     points_BND = obs_BO[:, :size].reshape(-1, game.max_num_points, game.dimension)
     return points_BND, points_BND[..., 0] >= 0

@@ -1,4 +1,4 @@
-"""The host that always names all coordinates."""
+"""The host that always chooses all coordinates."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from ludus.games.players._hironaka import seated
 
 @register("player", "all_coordinates")
 class AllCoordinates:
-    """Leaves the agent every choice."""
+    """Chooses all coordinates, leaving every choice to the agent."""
 
     class Config(StrictConfig):
-        """Nothing can be chosen."""
+        """No options."""
 
         kind: Literal["all_coordinates"]
         """All coordinates, as the host of Hironaka's game."""

@@ -1,4 +1,4 @@
-"""Always the first legal move."""
+"""The player that always chooses the first legal move."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ludus.games.player import num_moves
 
 @register("player", "choose_first")
 class ChooseFirst:
-    """Plays the first legal move of any game of moves; Hironaka's agent takes the least coordinate."""
+    """Plays the first legal move of any game with discrete moves; Hironaka's agent takes the least
+    coordinate."""
 
     class Config(StrictConfig):
-        """Nothing can be chosen."""
+        """No options."""
 
         kind: Literal["choose_first"]
         """The first legal move."""

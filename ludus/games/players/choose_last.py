@@ -1,4 +1,4 @@
-"""Always the last legal move."""
+"""The player that always chooses the last legal move."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ludus.games.player import num_moves
 
 @register("player", "choose_last")
 class ChooseLast:
-    """Plays the last legal move of any game of moves; Hironaka's agent takes the greatest coordinate."""
+    """Plays the last legal move of any game with discrete moves; Hironaka's agent takes the greatest
+    coordinate."""
 
     class Config(StrictConfig):
-        """Nothing can be chosen."""
+        """No options."""
 
         kind: Literal["choose_last"]
         """The last legal move."""

@@ -1,6 +1,6 @@
-"""Morin's agent: each coordinate has a weight, and the lightest of those named is picked.
+"""Morin's agent: each coordinate has a weight, and the lightest of those the host chose is picked.
 
-Then the others that were named weigh nothing. Of equally light ones any is picked.
+Then the weights of the other chosen coordinates become 0. Ties are broken at random.
 
 Shapes: B games, D dimension.
 """
@@ -23,15 +23,16 @@ from ludus.games.players._hironaka import seated
 
 @register("player", "morin")
 class Morin:
-    """Keeps the weights of each game of the batch from move to move; `begin` sets them anew."""
+    """Keeps the weights of each game of the batch from move to move; `begin` resets them."""
 
     class Config(StrictConfig):
-        """The weights of a new game."""
+        """The initial weights."""
 
         kind: Literal["morin"]
         """Morin's agent of Hironaka's game."""
         weights: list[float]
-        """What each coordinate weighs when a game begins; the lightest of those named is picked."""
+        """The weight of each coordinate when a game begins; the lightest of those the host chose
+        is picked."""
 
     def __init__(self, config: Config, game: FusedGame, role: str) -> None:
         dimension = seated(game, role, kind="morin", plays="agent").dimension
@@ -45,7 +46,7 @@ class Morin:
         self._firsts: dict[torch.device, Tensor] = {}
 
     def begin(self, new_B: Tensor | None = None) -> None:
-        """Forget what the games have led to, all of them or those that are new."""
+        """Reset the weights of all games, or of those that are new."""
         if new_B is None or self._weights_BD is None:
             self._weights_BD = None
             return
@@ -53,7 +54,7 @@ class Morin:
         self._weights_BD = torch.where(new_B.unsqueeze(1), first_D, self._weights_BD)
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return one of the named coordinates for each game."""
+        """Return one of the chosen coordinates for each game."""
         assert legal_BA is not None
         weights_BD = self._weights_BD
         if weights_BD is None or len(weights_BD) != len(obs_BO):
@@ -67,15 +68,15 @@ class Morin:
         return action_B
 
     def _first(self, device: torch.device) -> Tensor:
-        # Copied to a device once: the host would wait for the copy, and a capture does not allow it.
+        # Copied to a device once: the copy is a host sync, which a capture does not allow.
         if device not in self._firsts:
             self._firsts[device] = torch.tensor(self.first_weights, device=device)
         return self._firsts[device]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights of the games under way."""
+        """Return the weights of the current games."""
         return {"weights": self._weights_BD}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put the weights back."""
+        """Restore the weights."""
         self._weights_BD = state["weights"]

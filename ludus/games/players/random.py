@@ -1,4 +1,4 @@
-"""Any legal action, each as likely: the weakest player of every game."""
+"""The uniformly random player: the weakest baseline of every game."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Random:
     """Draws a legal move uniformly, or a number uniformly between its bounds; plays any game."""
 
     class Config(StrictConfig):
-        """Nothing can be chosen."""
+        """No options."""
 
         kind: Literal["random"]
         """Legal actions, uniformly at random."""

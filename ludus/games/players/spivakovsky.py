@@ -1,10 +1,10 @@
-"""Spivakovsky's host, who wins against every agent, and a weak one that only hits every point.
+"""Spivakovsky's host, which wins against every agent, and a weak one that only hits every point.
 
-The points are moved down to the coordinate planes and divided by the least sum d of their coordinates.
-All coordinates that are positive in a point of least sum are named. Points whose named coordinates sum to
-less than 1 are projected along these: what remains of x is divided by 1 minus that sum. So on with what is
-left, until nothing is, or one point lies below all others; then the fewest coordinates are added that
-sum to 1 or more in it.
+The points are moved down to the coordinate planes and divided by the least sum d of their coordinates. All
+coordinates that are positive in a point of least sum are chosen. Points whose chosen coordinates sum to
+less than 1 are projected along these: the rest of x is divided by 1 minus that sum. This repeats with the
+remaining points, until none is left, or one point lies below all others; then the fewest coordinates are
+added that sum to 1 or more in it.
 
 M. Spivakovsky, A solution to Hironaka's polyhedra game, Arithmetic and Geometry II (1983).
 
@@ -28,23 +28,24 @@ from ludus.games.players._hironaka import ROUNDING, points_of, seated
 
 @register("player", "spivakovsky")
 class Spivakovsky:
-    """Plays by sums of coordinates, whatever their scale."""
+    """Plays by sums of coordinates, independent of scale."""
 
     class Config(StrictConfig):
-        """How much of the rule is followed."""
+        """The variant of the strategy."""
 
         kind: Literal["spivakovsky"]
         """Spivakovsky's host of Hironaka's game."""
         variant: Literal["full", "weak", "random"]
-        """The whole rule; or the smallest set that holds a positive coordinate of each point, the first of
-        them (weak) or any (random)."""
+        """full: the whole rule; otherwise the smallest set that holds a positive coordinate of each point,
+        the first such set (weak) or a random one (random).
+        """
 
     def __init__(self, config: Config, game: FusedGame, role: str) -> None:
         self.game = seated(game, role, kind="spivakovsky", plays="host")
         self.variant = config.variant
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
-        """Return a move for each game; where the rule names less than two, that of the first two."""
+        """Return a move for each game; where the rule chooses fewer than two coordinates, the first two."""
         points_BND, present_BN = points_of(self.game, obs_BO)
         if self.variant == "full":
             named_BD = named_by_rule(points_BND, present_BN)
@@ -57,7 +58,7 @@ class Spivakovsky:
 
 
 def named_by_rule(points_BND: Tensor, present_BN: Tensor) -> Tensor:
-    """Return (B, D) the coordinates that the whole rule names."""
+    """Return (B, D) the coordinates that the full rule chooses."""
     points_BND = points_BND.double()
     inside_BN = present_BN
     named_BD = torch.zeros_like(points_BND[:, 0], dtype=torch.bool)
@@ -81,7 +82,7 @@ def named_by_rule(points_BND: Tensor, present_BN: Tensor) -> Tensor:
 
 
 def _moved(points_BND: Tensor, inside_BN: Tensor, named_BD: Tensor) -> Tensor:
-    """Return the points down at the coordinate planes, without the coordinates already named."""
+    """Return the points moved to the coordinate planes, without the coordinates already chosen."""
     lowest_B1D = points_BND.masked_fill(~inside_BN.unsqueeze(2), torch.inf).amin(1, keepdim=True)
     is_counted_BND = inside_BN.unsqueeze(2) & ~named_BD.unsqueeze(1)
     return torch.where(is_counted_BND, points_BND - lowest_B1D, 0.0)
@@ -97,7 +98,7 @@ def _fewest(points_BND: Tensor, inside_BN: Tensor, named_BD: Tensor) -> Tensor:
 
 
 def _hitting(points_BND: Tensor, present_BN: Tensor, pick: torch.Generator | None) -> Tensor:
-    """Return a smallest set of two or more that holds a positive coordinate of each point."""
+    """Return a smallest set of two or more coordinates that holds a positive coordinate of each point."""
     sets_GD = _sets(points_BND.shape[2], points_BND)
     sizes_G = sets_GD.sum(1)
     hits_BNG = (points_BND > 0).to(points_BND) @ sets_GD.T.to(points_BND) > 0
@@ -109,7 +110,7 @@ def _hitting(points_BND: Tensor, present_BN: Tensor, pick: torch.Generator | Non
 
 
 def _sets(dimension: int, like: Tensor) -> Tensor:
-    """Return all sets of coordinates (G, D), by their size, then in the order of their bits."""
+    """Return all sets of coordinates (G, D), by size, then in the order of their bits."""
     bits_G = torch.arange(2**dimension, device=like.device)
     sets_GD = ((bits_G.unsqueeze(1) >> torch.arange(dimension, device=like.device)) & 1).bool()
     return sets_GD[sets_GD.sum(1).argsort(stable=True)]

@@ -1,8 +1,9 @@
-"""Zeillinger's host, who wins against every agent: the two points that are nearest to being one decide.
+"""Zeillinger's host, which wins against every agent: it plays by the pair of points that is closest to
+merging.
 
-Of the difference v of two points, L is its greatest less its least coordinate, and S is how many
-coordinates are either. The host takes the pair whose (L, S) is the least and names a coordinate where
-v is the least and one where it is the greatest; whatever the agent picks, (L, S) falls.
+Of the difference v of two points, L is its greatest less its least coordinate, and S is the number of
+coordinates that equal either. The host takes the pair with the least (L, S) and chooses a coordinate where
+v is the least and one where it is the greatest; whatever the agent picks, (L, S) decreases.
 
 D. Zeillinger, A short solution to Hironaka's polyhedra game, L'Enseignement Mathematique 52 (2006).
 
@@ -25,15 +26,15 @@ from ludus.games.players._hironaka import ROUNDING, points_of, seated
 
 @register("player", "zeillinger")
 class Zeillinger:
-    """Plays by differences of points, whatever their scale."""
+    """Plays by differences of points, independent of scale."""
 
     class Config(StrictConfig):
-        """Which of equally good pairs is taken."""
+        """How ties between pairs are broken."""
 
         kind: Literal["zeillinger"]
         """Zeillinger's host of Hironaka's game."""
         lexicographic: bool
-        """Of equally good pairs take the one with the first coordinates, not the first pair of points."""
+        """Break ties by the pair with the first coordinates, not by the first pair of points."""
 
     def __init__(self, config: Config, game: FusedGame, role: str) -> None:
         self.game = seated(game, role, kind="zeillinger", plays="host")
@@ -50,7 +51,7 @@ class Zeillinger:
         return self._chosen(differences_BPD, is_pair_BP, ROUNDING * points_BND.amax((1, 2)))
 
     def _chosen(self, differences_BPD: Tensor, is_pair_BP: Tensor, nearly_B: Tensor) -> Tensor:
-        """Return the move of the pair with the least (L, S), taking for equal what is nearly so."""
+        """Return the move of the pair with the least (L, S), with near-equal values taken as ties."""
         dimension = differences_BPD.shape[-1]
         highest_BP1, lowest_BP1 = (
             differences_BPD.amax(-1, keepdim=True),
@@ -76,6 +77,6 @@ class Zeillinger:
         named_BD = (highest_at_BP.gather(1, pair_B1) == axes_D) | (
             lowest_at_BP.gather(1, pair_B1) == axes_D
         )
-        # All coordinates of a difference are the same only where there is no pair.
+        # All coordinates of a difference are equal only where there is no pair.
         named_BD = torch.where(named_BD.sum(1, keepdim=True) < 2, axes_D < 2, named_BD)
         return encode_host_action(named_BD)

@@ -1,1 +1,1 @@
-"""PPO on games that live on the device: one network plays every role, in thousands of games at once."""
+"""PPO on device games: one network plays every role, in thousands of games at once."""

@@ -1,4 +1,4 @@
-"""What a PPO trainer of device games can do with saved weights: evaluate, play and export them."""
+"""Abilities of a PPO trainer of device games: evaluate, play and export saved weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ludus.seeds import derive, forked
 
 
 class Abilities(OwnEvaluation):
-    """The methods that `ludus eval`, `play` and `export` look for, and those that keep the best model."""
+    """Methods for `ludus eval`, `play` and `export`, and those that keep the best model."""
 
     config: FusedPpoConfig
     ppo: PpoUpdate
@@ -42,11 +42,11 @@ class Abilities(OwnEvaluation):
     outputs: Callable[[Tensor], tuple[Tensor, Tensor | None]]
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and place of the best network so far."""
+        """Return metric, score and path of the best network so far."""
         return self.judge.best if hasattr(self, "judge") else None
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best network: its weights are lost, or in another run's directory."""
+        """Drop the best network: its weights are lost, or in another run's directory."""
         self.judge.forget_models(names)
 
     def weights(self) -> dict[str, Tensor]:
@@ -55,20 +55,20 @@ class Abilities(OwnEvaluation):
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights in a saved state; the network stays as it is."""
+        """Return the weights in a saved state; the network does not change."""
         saved = state["ppo"]["learner"]
         with states.within("learner"):
             self.learner.check_state(saved)
         return dict(saved["weights"])
 
     def evaluate(self) -> dict[str, float]:
-        """Return the metrics of the network as it is now, over the games of an evaluation."""
+        """Return the metrics of the current network, over the games of an evaluation."""
         with self._spared() as player:
             return self.evaluation(player)
 
     @contextlib.contextmanager
     def _spared(self) -> Iterator[PolicyPlayer]:
-        """Let the block play with the network; it leaves no trace in it, nor in any global generator."""
+        """Yield a player of the network; network state and global generators are restored after the block."""
         seed = derive(self.config.seed, "ppo/players")
         with forked(seed), self.learner.module_state.kept(), plain_state_set_aside(self.network):
             yield self.evaluation.player(self.outputs, self.distribution)
@@ -76,14 +76,14 @@ class Abilities(OwnEvaluation):
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the metrics of kept weights over games by which nothing was chosen."""
+        """Return the metrics of saved weights on held-out games that no selection used."""
         name = "held out" if seed is None else f"held out {seed}"
         with swapped_weights(self.learner, weights), self._spared() as player:
             return self.evaluation(player, games=episodes, name=name)
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
-        """Return one game of kept weights, move by move; against an opponent they play each role in turn."""
-        # Played to its end before anyone reads it, so that nothing happens between two moves.
+        """Return one game of saved weights, move by move; against an opponent they play each role in turn."""
+        # Played to its end before the lines are read, so that nothing happens between two moves.
         with swapped_weights(self.learner, weights), self._spared() as player:
             return list(self._told(player, index))
 
@@ -91,7 +91,7 @@ class Abilities(OwnEvaluation):
         evaluation, roles = self.evaluation, self.fused_game.roles
         own = roles[index % len(roles)]
         players: dict[str, Player] = {**evaluation.make_opponents(), own: player}
-        # Without an opponent in the config it plays all roles itself.
+        # Without an opponent in the config the network plays all roles.
         players = {role: players.get(role, player) for role in roles}
         names = {
             role: "the network" if one is player else type(one).__name__.lower()
@@ -102,7 +102,7 @@ class Abilities(OwnEvaluation):
         return told(self.fused_game, players, names, source, max_turns=turns)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
-        """Write kept weights so that NumPy alone can act by them; legal moves are given as masks."""
+        """Write saved weights to act with NumPy alone; legal moves are given as masks."""
         if not acts_by_its_policy(self.network):
             raise LudusError(
                 f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"

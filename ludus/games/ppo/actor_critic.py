@@ -1,4 +1,4 @@
-"""A policy and a value network of two bodies, and the distribution over actions that the policy gives.
+"""ActorCritic: separate policy and value networks, and the policy's distribution over actions.
 
 Shapes: B games, O features, A logits or numbers of an action, K uniform draws an action needs.
 """
@@ -22,11 +22,11 @@ from ludus.losses.distributions import (
 from ludus.nn.engines.gate import GLOBAL_HOOKS, HOOKS
 
 Outputs = tuple[Tensor, Tensor, Tensor | None]
-"""Logits or means (B, A), values (B,), and log standard deviations (A,) where actions are numbers."""
+"""Logits or means (B, A), values (B,), and log standard deviations (A,) for continuous actions."""
 
 
 class ActorCritic(nn.Module):
-    """Fully connected policy and value networks with tanh between their layers."""
+    """Fully connected policy and value networks with tanh activations."""
 
     def __init__(self, num_features: int, moves: Moves | Bounds, widths: Sequence[int]) -> None:
         super().__init__()
@@ -36,12 +36,12 @@ class ActorCritic(nn.Module):
         self.log_std = None if isinstance(moves, Moves) else nn.Parameter(torch.zeros(outputs))
 
     def forward(self, obs_BO: Tensor) -> Outputs:
-        """Return the policy's outputs, the values and the log deviations, if there are."""
+        """Return the policy's outputs, the values and the log standard deviations, if any."""
         return self.policy(obs_BO), self.value(obs_BO).squeeze(1), self.log_std
 
 
 def acts_by_its_policy(network: nn.Module) -> TypeGuard[ActorCritic]:
-    """Return whether `network.policy` alone says what the whole network says of actions.
+    """Return whether `network.policy` alone computes the policy outputs of the whole network.
 
     A subclass may compute something else, and so may one whose forward was replaced or has hooks.
     """
@@ -54,7 +54,7 @@ def acts_by_its_policy(network: nn.Module) -> TypeGuard[ActorCritic]:
 
 
 def perceptron(inputs: int, widths: Sequence[int], outputs: int, *, gain: float) -> nn.Sequential:
-    """Return linear layers with tanh between them, orthogonal, the last one scaled by `gain`."""
+    """Return linear layers with tanh between them, orthogonally initialised, the last scaled by `gain`."""
     layers: list[nn.Module] = []
     for width in widths:
         layers += [_linear(inputs, width, math.sqrt(2)), nn.Tanh()]
@@ -70,10 +70,10 @@ def _linear(inputs: int, outputs: int, gain: float) -> nn.Linear:
 
 
 class ActionDistribution(Protocol):
-    """What a policy's outputs say of the actions; all of it on tensors."""
+    """The distribution over actions given a policy's outputs; all of it on tensors."""
 
     num_draws: int
-    """How many uniform numbers it takes to draw one action."""
+    """The number of uniform numbers that one action needs."""
 
     def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor: ...
     def best(self, outputs_BA: Tensor) -> Tensor: ...
@@ -88,18 +88,18 @@ def distribution_of(moves: Moves | Bounds) -> ActionDistribution:
 
 
 class Categorical:
-    """One of several moves, by logits."""
+    """A categorical distribution over moves, by logits."""
 
     num_draws = 1
 
     def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor:
-        """Return the first move at which the sum of the probabilities passes a uniform number."""
+        """Return the first move at which the cumulative probability passes a uniform number."""
         weights_BA = (outputs_BA - outputs_BA.amax(1, keepdim=True)).exp()
         sums_BA = weights_BA.cumsum(1)
         return (sums_BA[:, :-1] <= uniform_BK * sums_BA[:, -1:]).sum(1)
 
     def best(self, outputs_BA: Tensor) -> Tensor:
-        """Return the likeliest move."""
+        """Return the most likely move."""
         return outputs_BA.argmax(1)
 
     def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
@@ -116,16 +116,16 @@ class Categorical:
 
 
 class Gaussian:
-    """Numbers around means, with one deviation each; the game gets them within its bounds."""
+    """A diagonal Gaussian; actions are clamped to the bounds of the game."""
 
     def __init__(self, bounds: Bounds) -> None:
         self.num_draws = len(bounds.low)
         self._bounds = bounds
 
     def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor:
-        """Return the means plus noise, the quantiles of uniform numbers."""
+        """Return the means plus noise, the normal quantiles of the uniform numbers."""
         assert log_std is not None
-        # A uniform number of exactly 0 would be infinitely far out.
+        # A uniform number of exactly 0 would give an infinite quantile.
         centred_BK = (2 * uniform_BK - 1 + 2.0**-24).clamp(-1 + 2.0**-23, 1 - 2.0**-23)
         return outputs_BA + log_std.exp() * (math.sqrt(2) * torch.erfinv(centred_BK))
 

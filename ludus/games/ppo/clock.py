@@ -1,4 +1,4 @@
-"""How fast a run trains: moves a second outside evaluations, and how often the host waits for the GPU."""
+"""Training speed: moves per second outside evaluations, and host syncs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ludus.games.host_syncs import HostSyncs
 
 
 class TrainingClock:
-    """Measures what training takes from one record to the next; as it depends on the time, it is no state."""
+    """Measures training time from one record to the next; it depends on the clock, so it is not saved."""
 
     def __init__(self, device: torch.device) -> None:
         self.syncs = HostSyncs(device)
@@ -22,18 +22,18 @@ class TrainingClock:
         self._spent = 0.0
 
     def start(self, run: Run) -> None:
-        """Begin to measure here: what the run made before, in an earlier process too, is not counted."""
+        """Start measuring: earlier work of the run, also in earlier processes, is not counted."""
         self._since, self._steps = time.monotonic(), run.counters["game_steps"]
 
     @contextlib.contextmanager
     def stopped(self) -> Iterator[None]:
-        """Leave what the block takes out of the rates; whoever enters has waited for the device before."""
+        """Exclude the block from the rates; the caller has synchronized with the device before."""
         started = time.monotonic()
         yield
         self._since += time.monotonic() - started
 
     def log(self, run: Run) -> None:
-        """Log the rates since the last call and the seconds of training of this process, and begin anew."""
+        """Log the rates since the last call and the training seconds of this process, and reset."""
         elapsed = max(time.monotonic() - self._since, 1e-9)
         self._spent += elapsed
         run.log.rate("training_seconds", self._spent)

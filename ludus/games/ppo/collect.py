@@ -1,9 +1,10 @@
-"""A rollout of any game that one network plays: what each role saw, did, and gained until its next turn.
+"""Rollouts of any game played by one network: observation, action and reward of each role until its next
+turn.
 
-In self-play a role's next observation is what it sees at its own next turn, and its reward is the sum of what
-it gains until then. So the opponent is part of its world: that holds for any game and any opponent, a network
-of an earlier round too, where the negated value of the opponent's view would need a game of zero sum that the
-present network plays on both sides.
+In self-play a role's next observation is the one at its own next turn, and its reward is the sum of its
+rewards until then. So the opponent is part of its environment: that holds for any game and any opponent,
+also a network of an earlier round, where negating the opponent's value would need a zero-sum game that the
+current network plays on both sides.
 
 Shapes: T turns, B games, R roles, N = R x B sides of games, O features, A outputs, K numbers of an action.
 """
@@ -23,30 +24,30 @@ from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.streams import action_draws
 
 Policy = Callable[[Tensor, int], tuple[Tensor, Tensor | None]]
-"""Takes what a role sees, and its index; returns outputs (B, A), illegal moves masked, and log deviations."""
+"""Takes observations of a role, and its index; returns outputs (B, A), illegal moves masked, and log_std."""
 
 
 class Rollout(NamedTuple):
-    """What was seen and done by each side of each game at each turn, and what came of it."""
+    """The transitions of each side of each game at each turn."""
 
     obs: Tensor
     """(T, N, O)"""
     actions: Tensor
     """(T, N, K)"""
     rewards: Tensor
-    """(T, N) what the side gained from its move until its next turn."""
+    """(T, N) the side's reward from its move until its next turn."""
     ended: Tensor
-    """(T, N) whether the game ended by its rules before the side's next turn."""
+    """(T, N) whether the game terminated before the side's next turn."""
     over: Tensor
-    """(T, N) whether it ended or was cut off before that, or was over already, so that no move was made."""
+    """(T, N) whether it terminated or was truncated before that, or was already over, so no move was made."""
     after: Tensor
-    """(T, N, O) what the side saw at its next turn, or of the last position of a game that was cut off."""
+    """(T, N, O) the observation at the side's next turn, or of the last position of a truncated game."""
     kept: Tensor | None
-    """(T, N) whether this is a move of the present network whose outcome is known; None where all are."""
+    """(T, N) whether this is a move of the current network with a known outcome; None where all are."""
 
 
 class _Side:
-    """One role's column of a rollout: the rows that are closed, and the one that is open in each game."""
+    """One role's column of a rollout: the closed rows, and the open row of each game."""
 
     def __init__(self) -> None:
         self.obs: list[Tensor] = []
@@ -58,7 +59,7 @@ class _Side:
         self.after: list[Tensor] = []
 
     def close(self, obs_BO: Tensor) -> None:
-        """Close the rows of the last turn: this is what the role sees at its next one."""
+        """Close the rows of the last turn with the role's next observation."""
         if self.obs:
             self.rewards.append(self.reward_B)
             self.ended.append(self.ended_B)
@@ -83,7 +84,7 @@ class _Side:
     def update(
         self, reward_B: Tensor, done_B: Tensor, over_B: Tensor, view_BO: Tensor | None
     ) -> None:
-        """Add what a move of anyone brought to the rows that are open, and close those of games it ended."""
+        """Add the rewards of any role's move to the open rows, and close those of games it ended."""
         if not self.obs:
             return
         is_open_B = self.is_open_B
@@ -105,9 +106,9 @@ def collect(
     turns: int,
     by_others_RB: Tensor | None,
 ) -> Rollout:
-    """Play some turns of all games and return what came of them.
+    """Play some turns of all games and return the rollout.
 
-    by_others_RB says in which games each role is not played by the present network; None: in none.
+    by_others_RB says in which games each role is not played by the current network; None: in none.
     """
     game = live.game
     num_roles, is_never_over = len(game.roles), is_plain(game)
@@ -118,7 +119,7 @@ def collect(
     )
     sides = [_Side() for _ in game.roles]
     for drawn_RBK, fresh in zip(drawn_TRBK, live.starts(iteration, turns), strict=True):
-        # Plain games of numbers are never over at their start, so there is nothing to hold back.
+        # Plain elementwise games are never over at their start, so no mask is needed.
         state, over_B = live.state, None if is_never_over else game.over(live.state)
         for role in range(num_roles):
             state, over_B = _move(
@@ -147,7 +148,7 @@ def _move(
     role: int,
     drawn_BK: Tensor,
 ) -> tuple[State, Tensor]:
-    """Let one role move in all games; return the state after it, and which games are over."""
+    """Move one role in all games; return the next state, and which games are over."""
     game, name = live.game, live.game.roles[role]
     obs_BO = game.observe(state, name)
     outputs_BA, log_std = policy(obs_BO, role)
@@ -161,14 +162,14 @@ def _move(
     truncated_B = _cut_off(game, after, done_B)
     now_over_B = done_B if truncated_B is None else done_B | truncated_B
     for other, side in enumerate(sides):
-        # Only a game that is cut off has a value after its end.
+        # Only a truncated game has a value after its end.
         view = None if truncated_B is None else game.observe(after, game.roles[other])
         side.update(rewards_BR[:, other], done_B, now_over_B, view)
     return after, now_over_B
 
 
 def _cut_off(game: FusedGame, state: State, done_B: Tensor) -> Tensor | None:
-    """Return which games were cut off; None where none can be. A game may say it by its own `over` alone."""
+    """Return which games were truncated; None where none can be. A game may define only its own `over`."""
     if type(game).over is FusedGame.over and "over" not in vars(game):
         return game.truncated(state)
     return game.over(state) & ~done_B
@@ -177,7 +178,7 @@ def _cut_off(game: FusedGame, state: State, done_B: Tensor) -> Tensor | None:
 def _rollout(
     game: FusedGame, state: State, sides: list[_Side], by_others_RB: Tensor | None
 ) -> Rollout:
-    """Return the columns of all roles side by side, with the last rows closed as far as they can be."""
+    """Return the columns of all roles side by side, with the last rows closed as far as possible."""
     kept_RTB = []
     for role, side in enumerate(sides):
         side.close(game.observe(state, game.roles[role]))
@@ -199,11 +200,11 @@ def _rollout(
 
 
 def _kept(side: _Side, *, is_first: bool, by_others_RB: Tensor | None, role: int) -> Tensor:
-    """Return which rows of a role are learned from, and cut those that lean on an unknown outcome."""
+    """Return which rows of a role are learned from, and cut those that depend on an unknown outcome."""
     moved = [torch.ones_like(side.is_open_B) if row is None else row for row in side.moved]
     if not is_first:
-        # Its next turn comes after the others have moved in the next rollout, so what comes of this
-        # row is not known; the row before it still has its value, but not its advantage.
+        # The role's next turn comes after the others have moved in the next rollout, so the outcome of this
+        # row is unknown; the row before it still has its value, but not its advantage.
         unknown_B = side.is_open_B
         moved[-1] = moved[-1] & ~unknown_B
         side.over[-2] = side.over[-2] | unknown_B

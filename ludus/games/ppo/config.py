@@ -27,25 +27,25 @@ from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
 
 _NEAR_SHARE = 0.02
-"""By how much the share of games with past players may differ from what is asked."""
+"""The tolerance between the requested and the possible share of games with past players."""
 
 
 class PastPlayersConfig(StrictConfig):
-    """Networks of earlier rounds, which the present one meets besides itself."""
+    """Past players: networks of earlier rounds as opponents of the current one."""
 
     size: Positive
-    """How many of them are kept; the oldest goes first."""
+    """The number of networks kept; the oldest is dropped first."""
     keep_every_rounds: Count
     """Keep the network of every so many rounds; 0 keeps the first alone."""
     share: PositiveShare
-    """In which share of the games one role is played by one of them, another each round."""
+    """The share of games in which one role is played by a past network; another one each round."""
 
     def games_of(self, num_games: int) -> int:
-        """Return in how many of so many games one of them plays."""
+        """Return in how many of this many games a past network plays."""
         return round(self.share * num_games)
 
     def problems_of(self, num_games: int, num_roles: int) -> Iterator[str]:
-        """Yield a share that so many games cannot have, each role being theirs in one of them at least."""
+        """Yield a share that this many games cannot have, with each role given to them at least once."""
         count = self.games_of(num_games)
         if count < num_roles:
             least = math.ceil(num_roles / self.share)
@@ -70,24 +70,26 @@ class PastPlayersConfig(StrictConfig):
 
 
 class GameEvaluationConfig(EvaluationConfig):
-    """How the network is judged, and what follows from it."""
+    """How the network is evaluated, and what follows from it."""
 
     games: Positive
-    """How many games an evaluation has, none of them of the training; each begins in the same way every
-    time. Where there are two roles, each is played in half of them."""
+    """The number of games of an evaluation, none of them used in training; the same starts every time. With
+    two roles, each is played in half of them.
+    """
     actions: Literal["greedy", "sampled"]
-    """Judge it by its likeliest actions, or by actions drawn as in training."""
+    """Evaluate the most likely actions (greedy), or actions drawn as in training (sampled)."""
     max_turns: Positive
-    """End an evaluation after this many turns, for games without an end of their own; games not over then are
-    counted as eval/cut_off_rate, not as a draw."""
+    """Stop an evaluation after this many turns, for games that need not end; unfinished games are counted
+    as eval/cut_off_rate, not as a draw.
+    """
     opponent: PlayerSection | None
-    """The scripted player of the other role; null for a game of one role."""
+    """The scripted player of the other role; null for a single-player game."""
     target: float | None
-    """Stop as soon as the mean return, or against an opponent the win rate, reaches this; null goes on."""
+    """Stop the run once the mean return, or against an opponent the win rate, reaches this; null: never."""
 
 
 def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
-    """Yield what is wrong with a number of games in which each role is to be played as often."""
+    """Yield a problem if the games cannot be divided evenly among the roles."""
     count = len(game.roles)
     if games % count:
         yield (
@@ -97,57 +99,60 @@ def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
 
 
 class FusedPpoConfig(TrainerConfig):
-    """Everything that decides a run of PPO on device games."""
+    """The config of a run of PPO on device games."""
 
     game: GameSection
-    """The game that is learned: one for a single role, or a symmetric one for self-play."""
+    """The game: a single-player one, or a symmetric one for self-play."""
     max_rounds: Positive
-    """How many rounds the run has, each a rollout and the updates that follow it."""
+    """The number of rounds of the run, each a rollout and the updates that follow it."""
     num_games: Positive
-    """How many games are played side by side."""
+    """The number of games played in parallel."""
     rollout_steps: Positive
-    """How many turns of each game a rollout has; in a turn every role moves once."""
+    """The number of turns of each game in a rollout; in a turn every role moves once."""
     num_epochs: Positive
-    """How many times the updates go through each rollout."""
+    """The number of epochs over each rollout."""
     minibatch_size: Positive
-    """How many moves of a rollout one update learns from."""
+    """The number of moves in a minibatch."""
     fused: bool
     """Make whole rounds one stage, on CUDA by kernels where game and network allow it; false gives every
-    update a stage with hooks of its own."""
+    update its own stage with hooks.
+    """
     rounds_a_stage: Positive
-    """How many rounds such a stage has; 1 where `fused` is false."""
+    """The number of rounds in such a stage; 1 where `fused` is false."""
     widths: list[Positive]
-    """The width of each hidden layer of the policy's network, and of the value's; tanh follows each."""
+    """The width of each hidden layer of the policy network and of the value network; tanh follows each."""
     past_players: PastPlayersConfig | None
-    """Networks of earlier rounds as opponents in self-play; null: the present one meets itself alone."""
+    """Networks of earlier rounds as opponents in self-play; null: the current network plays only itself."""
     reward_scale: PositiveFloat
-    """Multiply rewards by this for learning; what is logged and judged is the game's own."""
+    """Multiply rewards by this for learning; logged and evaluated are the game's own rewards."""
     gamma: Share
-    """How much a reward one turn later is worth."""
+    """The discount factor, per turn."""
     gae_lambda: Share
-    """How far ahead advantages look: 0 one turn, 1 to the end of the game."""
+    """The lambda of GAE: 0 looks one turn ahead, 1 to the end of the game."""
     clip: PositiveFloat
-    """How far one round may move the probability of an action, as a ratio from 1."""
+    """The PPO clip range: how far one round may move the probability ratio from 1."""
     value_clip: PositiveFloat | None
-    """How far a value may move from the one before the updates; null lets it go."""
+    """The clip range of a value around the one before the updates; null does not clip."""
     value_coef: NonNegativeFloat
-    """How much the value's loss, half its mean squared error, counts beside the policy's."""
+    """The coefficient of the value loss, half its mean squared error."""
     entropy_coef: NonNegativeFloat
-    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    """The coefficient of the entropy bonus, against becoming deterministic too soon."""
     normalise_advantage: bool
-    """Bring the advantages of each minibatch to mean 0 and deviation 1."""
+    """Normalise the advantages of each minibatch to mean 0 and standard deviation 1."""
     optimizer: OptimizerSection
-    """How weights move along the gradient."""
+    """The optimizer."""
     learning_rate_schedule: ScheduleSection
-    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
+    """The schedule of the learning rate over the optimization steps, relative to the optimizer's own rate."""
     max_grad_norm: PositiveFloat | None
     """Clip the gradient to this norm; null does not clip."""
     precision: Literal["float32", "bfloat16"]
-    """What the networks compute in; weights stay float32. Where kernels make the rounds on CUDA (`fused`),
-    float32 has factors of matrix products as float16, so no feature above 65504, and float32 sums."""
+    """The precision of the networks; weights stay float32. Where kernels make the rounds on CUDA (`fused`),
+    float32 has factors of matrix products as float16, so no feature above 65504, and float32 sums.
+    """
     engine: EngineKey
-    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
+    """The engine of the update: auto chooses by length and device, eager calls it, tape (the CPU) and graph
+    (CUDA) replay it without Python, compiled uses torch.compile, some seconds at the start.
+    """
     log_every_rounds: Count
     """Write a record every so many rounds, and after an evaluation; 0 means only then and at the end."""
     keep_every_rounds: Count
@@ -155,10 +160,10 @@ class FusedPpoConfig(TrainerConfig):
     evaluate_every_rounds: Count
     """Evaluate every so many rounds, and after the last; 0 means never."""
     evaluation: GameEvaluationConfig
-    """How the network is judged."""
+    """How the network is evaluated."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield problems that involve several keys."""
         try:
             game = make_game(self.game)
         except LudusError as error:
@@ -242,7 +247,7 @@ class FusedPpoConfig(TrainerConfig):
                 )
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, with the value that means never."""
         off = intervals_unreached(self)
         if self.rounds_a_stage > self.max_rounds:
             off["rounds_a_stage"] = 1
@@ -250,20 +255,20 @@ class FusedPpoConfig(TrainerConfig):
 
     @property
     def num_minibatches(self) -> int:
-        """Into how many pieces each epoch divides a rollout; each is an update."""
+        """The number of minibatches of an epoch; each is an update."""
         return self.num_games * self.rollout_steps * num_roles(self.game) // self.minibatch_size
 
     @property
     def opts_a_round(self) -> int:
-        """How many optimisation steps a round has."""
+        """The number of optimization steps per round."""
         return self.num_epochs * self.num_minibatches
 
     @property
     def run_opts(self) -> int:
-        """How many optimisation steps the run has."""
+        """The number of optimization steps of the run."""
         return self.max_rounds * self.opts_a_round
 
     @property
     def highest_rate(self) -> float:
-        """The largest learning rate that the schedule comes to."""
+        """The largest learning rate of the schedule."""
         return highest(self.learning_rate_schedule, self.optimizer.learning_rate)

@@ -1,7 +1,8 @@
-"""Random numbers that are a function of (seed, name, iteration, index), the same in PyTorch and in a kernel.
+"""Counter-based random numbers: a function of (seed, name, iteration, index), the same in PyTorch and in a
+kernel.
 
-There is no generator to save: whoever knows the number of the iteration draws the same numbers again, on any
-device and in any order.
+There is no generator to save: the same iteration gives the same numbers again, on any device and in any
+order.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ WORD = 0xFFFFFFFF
 # Shifts and odd factors of a bijection of 32 bits in which each bit of the input flips half of the output.
 SHIFTS = (17, 11, 15, 14)
 FACTORS = (0xED5AD4BB, 0xAC4C1B51, 0x31848BAB)
-# How far apart the numbers that are drawn from one word begin.
+# The distance between the starting points of the numbers drawn from one word.
 STRIDE = 0x9E3779B9
 
 
 class Key(NamedTuple):
-    """What tells one stream of random numbers from all others: two words of 32 bits."""
+    """The key of a stream of random numbers: two words of 32 bits."""
 
     low: int
     high: int
@@ -35,22 +36,22 @@ def key(seed: int, name: str) -> Key:
 
 
 def words(stream: Key, iteration: Tensor, index: Tensor) -> Tensor:
-    """Return a random whole number below 2^32 for each index below 2^32; both are int64."""
+    """Return a random integer below 2^32 for each index below 2^32; both are int64."""
     first = mixed((iteration + stream.low) & WORD)
     second = mixed(((first ^ (iteration >> 32)) + stream.high) & WORD)
     return mixed((mixed(index ^ first) + second) & WORD)
 
 
 def uniform(word: Tensor, nth: int) -> Tensor:
-    """Return a random float32 in [0, 1) for each word, a multiple of 2^-24; each nth is another."""
+    """Return a random float32 in [0, 1) for each word, a multiple of 2^-24; independent for each nth."""
     if nth:
         word = mixed((word + nth * STRIDE) & WORD)
     return (word >> 8).to(torch.float32) * 2.0**-24
 
 
 def mixed(word: Tensor) -> Tensor:
-    """Return each word of 32 bits, held in an int64, as another that shows nothing of it."""
+    """Return the hash of each word of 32 bits, held in an int64."""
     for shift, factor in zip(SHIFTS, FACTORS, strict=False):
-        # The product may pass 2^63 and wrap around; its last 32 bits are right all the same.
+        # The product may pass 2^63 and wrap around; its last 32 bits are still right.
         word = ((word ^ (word >> shift)) * factor) & WORD
     return word ^ (word >> SHIFTS[-1])

@@ -1,4 +1,4 @@
-"""Judge a network by games of its own: its mean return, or its win rate against a scripted player.
+"""Evaluate a network on separate games: its mean return, or its win rate against a scripted player.
 
 Shapes: B games, R roles, A outputs.
 """
@@ -24,11 +24,11 @@ from ludus.judge.scores import Score
 from ludus.seeds import derive
 
 Outputs = Callable[[Tensor], tuple[Tensor, Tensor | None]]
-"""Takes observations; returns the policy's outputs, illegal moves masked, and the log deviations."""
+"""Takes observations; returns the policy's outputs, illegal moves masked, and log_std."""
 
 
 class PolicyPlayer:
-    """Plays by a policy network: its likeliest actions, or drawn ones."""
+    """A player by a policy network: its most likely actions, or sampled ones."""
 
     def __init__(
         self, outputs: Outputs, distribution: ActionDistribution, *, is_greedy: bool
@@ -49,7 +49,7 @@ class PolicyPlayer:
 
 
 class Evaluation:
-    """Lets a network play the games of an evaluation, the same ones every time."""
+    """Plays the games of an evaluation, the same ones every time."""
 
     def __init__(
         self, config: GameEvaluationConfig, game: FusedGame, *, seed: int, device: torch.device
@@ -59,19 +59,19 @@ class Evaluation:
         self._seed = seed
         self._device = device
         self._run: Run | None = None
-        self.make_opponents()  # refuses a player that cannot play this game
+        self.make_opponents()  # raises if the player cannot play this game
 
     def make_opponents(self) -> dict[str, Player]:
-        """Return who plays each role against the network, if the config names anyone.
+        """Return the opponent of the network in each role, if the config names one.
 
-        They are made anew for each evaluation, so that what one remembers cannot pass to the next.
+        They are rebuilt for each evaluation, so that no state passes to the next.
         """
         section, game = self.config.opponent, self.game
         return {} if section is None else {r: make_player(section, game, r) for r in game.roles}
 
     @property
     def metric(self) -> str:
-        """What the network is judged by."""
+        """The metric by which networks are compared."""
         return "eval/win_rate" if len(self.game.roles) > 1 else "eval/return_mean"
 
     def judge(self) -> Judge:
@@ -91,7 +91,7 @@ class Evaluation:
 
     @contextlib.contextmanager
     def within(self, run: Run) -> Iterator[None]:
-        """Let an evaluation in the block raise Interrupted between two turns, once the run is to pause."""
+        """Raise Interrupted between two turns of an evaluation in the block, once the run is to pause."""
         self._run = run
         try:
             yield
@@ -99,7 +99,7 @@ class Evaluation:
             self._run = None
 
     def player(self, outputs: Outputs, distribution: ActionDistribution) -> PolicyPlayer:
-        """Return the network as it is judged."""
+        """Return the network as a player for evaluation."""
         return PolicyPlayer(outputs, distribution, is_greedy=self.config.actions == "greedy")
 
     def __call__(
@@ -134,7 +134,7 @@ class Evaluation:
             returns_BR, lengths_B, is_over_B = self._played(
                 opponents, role, player, count, f"{name}/{role}"
             )
-            # A game that was cut off has no outcome: it is neither won, drawn nor lost.
+            # An unfinished game has no outcome: it is neither won, drawn nor lost.
             signs_B = returns_BR[:, index].sign().masked_fill(~is_over_B, torch.nan)
             outcomes = [signs_B == sign for sign in (1, 0, -1)]
             rates[role] = [float(one.double().mean()) for one in (*outcomes, ~is_over_B)]
@@ -148,9 +148,9 @@ class Evaluation:
     def _played(
         self, opponents: Mapping[str, Player], role: str, player: Player, games: int, name: str
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return (B, R) what each role gained, (B,) how many moves a game had, and (B,) whether it is over.
+        """Return (B, R) returns of each role, (B,) lengths in moves, and (B,) whether each game is over.
 
-        A game that was over at its start is none of them.
+        Games that were over at their start are left out.
         """
         game, source = self.game, self.generator(name)
         state = game.reset(games, source)
@@ -167,7 +167,7 @@ class Evaluation:
             state,
             source,
             max_turns=self.config.max_turns,
-            # The network's own illegal moves are masked; to look would be to wait for the device.
+            # The network's own illegal moves are masked; a check would wait for the device.
             checked=[other for other in game.roles if other != role],
             is_interrupted=lambda: self._run is not None and self._run.interrupted,
         ):
@@ -178,5 +178,5 @@ class Evaluation:
         return returns_BR[has_begun_B], lengths_B[has_begun_B], is_over_B[has_begun_B]
 
     def generator(self, name: str) -> torch.Generator:
-        """Return the source of the random numbers of these games."""
+        """Return the generator of these games."""
         return torch.Generator(self._device).manual_seed(derive(self._seed, f"ppo/{name}"))

@@ -1,7 +1,7 @@
-"""What PPO makes of a rollout: rows with advantages, and the gradient step on a minibatch of them.
+"""PPO's update: packed rows with advantages from a rollout, and the gradient step on a minibatch of them.
 
-Shapes: T turns, N sides of games, M rows of a minibatch, O features, A outputs, K numbers of an action,
-W numbers of a packed row.
+Shapes: T turns, N sides of games, M rows of a minibatch, O features, A outputs, K numbers of an action, W
+numbers of a packed row.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ METRICS = (
 
 
 class PpoUpdate(Update):
-    """The gradient update of PPO on games, and what it makes of a rollout."""
+    """The PPO update on games, and the advantage estimate of a rollout."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class PpoUpdate(Update):
 
     @property
     def width(self) -> int:
-        """How many numbers a packed row has."""
+        """The number of columns of a packed row."""
         return sum(self._sizes)
 
     def masked(self, outputs: Tensor, obs: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class PpoUpdate(Update):
         return actions_MK[:, 0].long() if self._num_moves else actions_MK
 
     def learn(self, rows_MW: Tensor, *, learning_rate: float) -> None:
-        """Take one gradient step on some rows."""
+        """Take one gradient step on a minibatch of rows."""
         self.num_counted += 1
         self.update(rows_MW, self.numbers(learning_rate, self.config.clip))
 
@@ -127,14 +127,14 @@ class PpoUpdate(Update):
                 entropy_coef=config.entropy_coef,
             )  # fmt: skip
 
-        # A ratio compares with the policy that acted, so this one is computed in the same mode.
+        # The ratio compares with the policy that acted, so the network is in the same mode here.
         loss, norm, others = self.learner.step(loss_fn, numbers[0], in_train_mode=False)
         self.learner.update_statistics(obs_MO, norm=norm)
         self.count(loss, norm, *others)
         return loss
 
     def example(self) -> tuple[Tensor, Tensor]:
-        """Return inputs of `_update` of the shapes that it will have, holding zeros."""
+        """Return inputs of `_update` of the right shapes, holding zeros."""
         count = self.config.num_games * self.config.rollout_steps * len(self.game.roles)
         rows = torch.zeros(count // self.config.num_minibatches, self.width, device=self.device)
         return rows, rows.new_zeros(2)
@@ -143,16 +143,16 @@ class PpoUpdate(Update):
         """Return the mean of each metric since the last record."""
         found = super().metrics()
         if "train/value_loss" in found:
-            # Logged as it is known elsewhere: the mean squared error itself, of which the loss takes half.
+            # Logged by convention as the mean squared error itself, of which the loss takes half.
             found["train/value_loss"] *= 2
         return found
 
 
 def filled(kept_N: Tensor) -> Tensor:
-    """Return as many places as there are rows: of those that are kept, in order, each about as often.
+    """Return indices of kept rows, in order, repeated about evenly to the number of all rows.
 
-    So every row that is learned from is a real one and the shapes stay what they are, without the host
-    having to know how many are kept.
+    So every row learned from is a real one and the shapes do not change, without a host sync for the number
+    of kept rows.
     """
     order_N = torch.argsort((~kept_N).to(torch.uint8), stable=True)
     places_N = torch.arange(len(kept_N), device=kept_N.device)

@@ -1,4 +1,4 @@
-"""The games that a run plays, as a part: where each stands, and what the finished ones came to.
+"""The running games of a run, as a part: their states, and the results of the finished ones.
 
 Shapes: B games, R roles.
 """
@@ -23,10 +23,10 @@ REMEDY = "there is nothing to play, so change what 'game' begins with"
 
 
 class LiveGames:
-    """A batch of games in which every finished one begins anew at the end of the turn.
+    """A batch of games in which every finished one restarts at the end of the turn.
 
     All randomness is a function of the seed and the round. A game may be over at its start, except a plain
-    one of numbers: nobody moves in it, nothing is counted of it, and at the end of the turn another begins.
+    elementwise one: nobody moves in it, it is not counted, and it restarts at the end of the turn.
     """
 
     def __init__(self, game: FusedGame, *, num_games: int, seed: int, device: torch.device) -> None:
@@ -42,9 +42,9 @@ class LiveGames:
             )
         num_roles = len(game.roles)
         self.returns_BR = torch.zeros(num_games, num_roles, device=device)
-        """What each role has gained in each game so far."""
+        """The return so far of each role in each game."""
         self.lengths_B = torch.zeros(num_games, device=device)
-        """How many moves each game has had so far."""
+        """The number of moves so far of each game."""
         self.totals = torch.zeros(2 + num_roles, dtype=torch.float64, device=device)
         """Of the games that ended since the last record: their number, moves, and returns by role."""
 
@@ -80,7 +80,7 @@ class LiveGames:
         self.lengths_B = self.lengths_B + (1.0 if was_over_B is None else (~was_over_B).float())
 
     def end_turn(self, state: State, over_B: Tensor, fresh: State) -> None:
-        """Put what the finished games came to into the totals, and let them begin anew."""
+        """Add the results of finished games to the totals, and restart them."""
         ended_B1 = (over_B & (self.lengths_B > 0)).unsqueeze(1)
         all_B = torch.cat([ended_B1.float(), self.lengths_B.unsqueeze(1), self.returns_BR], 1)
         self.totals = self.totals + all_B.masked_fill(~ended_B1, 0.0).sum(0)
@@ -89,7 +89,7 @@ class LiveGames:
         self.state = {name: where(over_B, fresh[name], value) for name, value in state.items()}
 
     def take_metrics(self) -> dict[str, float]:
-        """Return what the games that ended since the last call came to on average, and begin anew."""
+        """Return the mean results of the games that ended since the last call, and reset."""
         count, length, *returns = self.totals.tolist()
         self.totals = torch.zeros_like(self.totals)
         metrics = {"rollout/episodes": count}
@@ -102,11 +102,11 @@ class LiveGames:
         return metrics | {f"rollout/{role}_return_mean": total / count for role, total in named}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the games stand and what is not yet recorded."""
+        """Return the states of the games and the totals not yet recorded."""
         return {"state": dict(self.state), **{name: getattr(self, name) for name in _COUNTED}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up games that were saved."""
+        """Restore saved games."""
         states.check_keys(state, "state", *_COUNTED)
         saved = states.mapping(state, "state")
         with states.within("state"):

@@ -1,4 +1,4 @@
-"""Check a network that a script gives."""
+"""Check a network given by a script."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ludus.nn.model import without_model
 
 
 def check_network(network: object, game: FusedGame) -> nn.Module:
-    """Return the network of a script; raise ConfigError unless it says what PPO asks for.
+    """Return the network of a script; raise ConfigError unless its outputs suit PPO.
 
     For observations (B, O) it returns three things: logits or means (B, A), values (B,), and the log
-    standard deviations (A,) where actions are numbers, else None.
+    standard deviations (A,) for continuous actions, else None.
     """
     network = without_model(network)
     if not isinstance(network, nn.Module):

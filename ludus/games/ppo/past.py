@@ -1,4 +1,4 @@
-"""Networks of earlier rounds, which the present one meets in some of its games."""
+"""Past players: networks of earlier rounds as opponents in some of the games."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ludus.seeds import generator
 
 
 class PastPlayers:
-    """A ring of the weights of earlier rounds, of which one plays a round against the present network.
+    """A ring buffer of weights of earlier rounds, one of which plays a round against the current network.
 
-    It plays in the first games of the batch, a share of all, one role in each: the first role in the
-    first game, the second in the next, and so on in turn.
+    It plays in the first games of the batch, a share of all, one role in each: the first role in the first
+    game, the second in the next, and so on in turn.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class PastPlayers:
         self._learner = learner
         self._seed = seed
         self.num_games = config.games_of(num_games)
-        """In how many games one of them plays."""
+        """The number of games in which a past network plays."""
         device = learner.flat.device
         places_B = torch.arange(num_games, device=device)
         roles_R1 = torch.arange(num_roles, device=device).unsqueeze(1)
         self.plays_RB = (places_B % num_roles == roles_R1) & (places_B < self.num_games)
-        """Which role is theirs in each game."""
+        """(R, B) the role that a past network plays in each game."""
         if extra_modules(learner.module):
             raise ConfigError(
                 f"{type(learner.module).__name__} has extra state (get_extra_state), which networks of"
@@ -57,11 +57,11 @@ class PastPlayers:
             name: torch.stack([buffer] * config.size)
             for name, buffer in learner.module.named_buffers()
         }
-        """What each holds besides, such as the statistics of a batch norm."""
+        """The buffers of each, such as the statistics of a batch norm."""
         self.num_kept = 0
 
     def keep(self, rounds: int) -> None:
-        """Keep the present network if it is time, after this many rounds."""
+        """Keep the current network if it is due, after this many rounds."""
         every = self.config.keep_every_rounds
         if rounds == 0 or (every and rounds % every == 0):
             place = self.num_kept % self.config.size
@@ -72,7 +72,7 @@ class PastPlayers:
             self.num_kept += 1
 
     def chosen(self, iteration: int) -> int | None:
-        """Return the place of the one that plays this round; None before there is any."""
+        """Return the index of the past network of this round; None before there is any."""
         count = min(self.num_kept, self.config.size)
         if not count:
             return None
@@ -80,17 +80,17 @@ class PastPlayers:
         return int(torch.randint(count, (), generator=source))
 
     def outputs(self, place: int, obs_BO: Tensor) -> Outputs:
-        """Return what the network at this place says."""
+        """Return the outputs of the past network at this index."""
         own = {name: kept[place].clone() for name, kept in self.buffers.items()}
         found: Outputs = self._learner.bound([ring[place] for ring in self.rings], own)(obs_BO)
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights of all of them."""
+        """Return the weights of all past networks."""
         return {"rings": list(self.rings), "buffers": dict(self.buffers), "num_kept": self.num_kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy saved weights in."""
+        """Load saved weights."""
         states.check_keys(state, "rings", "buffers", "num_kept")
         saved, count = (
             states.rows(state, "rings", length=len(self.rings)),
@@ -116,9 +116,9 @@ def meeting(
     masked: Callable[[Tensor, Tensor], Tensor],
     iteration: int,
 ) -> tuple[Policy, Tensor | None]:
-    """Return who plays in a round, and (R, B) where it is a network of an earlier round; None: nowhere.
+    """Return the policy of a round, and (R, B) where a past network plays; None: nowhere.
 
-    `own` says what the present network makes of observations; `masked` takes illegal moves out of outputs.
+    `own` computes the outputs of the current network; `masked` masks illegal moves.
     """
     place = None
     if past is not None:

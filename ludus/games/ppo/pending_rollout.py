@@ -1,4 +1,4 @@
-"""What waits between the stages of a round, as a part: the rollout to estimate, the rows to learn from."""
+"""Data between the stages of a round, as a part: the rollout to estimate, the rows to learn from."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ class PendingRollout:
         numbers = 1 if isinstance(actions, Moves) else len(actions.low)
         acted = torch.zeros(turns, sides, numbers, dtype=kind, device="meta")
         kept = None if is_plain(game) else done
-        # What the tensors must be like; on the meta device they take no memory.
+        # Expected shapes and types; on the meta device they take no memory.
         self._like = Rollout(seen, acted, done.float(), done, done, seen, kept)
         self._rows_like = torch.zeros(turns * sides, width, device="meta")
 
     def take_rollout(self) -> Rollout:
-        """Return the rollout that is to be estimated, which waits no more."""
+        """Return and release the rollout to estimate."""
         found, self.rollout = self.rollout, None
         if found is None:
             raise CheckpointError(_NOTHING)
         return found
 
     def take_rows(self, *, is_last: bool) -> Tensor:
-        """Return the rows to learn from; after the last update they wait no more."""
+        """Return the rows to learn from; release them at the last update."""
         found = self.rows
         if found is None:
             raise CheckpointError(_NOTHING)
@@ -56,12 +56,12 @@ class PendingRollout:
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what waits, or None for what does not."""
+        """Return the pending data, None for each that is absent."""
         rollout = None if self.rollout is None else self.rollout._asdict()
         return {"rollout": rollout, "rows": self.rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what waited."""
+        """Restore the pending data."""
         states.check_keys(state, "rollout", "rows")
         rows, rollout = None, None
         if state["rows"] is not None:

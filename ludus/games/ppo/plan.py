@@ -25,7 +25,7 @@ def make_plan(
 ) -> Repeat:
     """Return rounds of collecting, estimating and updating, or the same with whole rounds as one stage.
 
-    `made` says how such a stage makes them.
+    `made` says how such a stage executes them.
     """
     if is_fused:
         note = f"{counted(config.rounds_a_stage, 'whole round', 'whole rounds')}, {made}"
@@ -57,7 +57,7 @@ def make_plan(
 
 
 def as_fused(error: HookError, unfused: Repeat, config: FusedPpoConfig) -> HookError:
-    """Return what to tell of a hook that fits no node: the key that restores its node, where there is one."""
+    """Return the error for a hook that fits no node, with the key that restores its node, if there is one."""
     names = {name for node in walk_nodes(unfused) for name in hook_names(node)}
     if not config.fused or not any(f".{name} " in str(error) for name in names):
         return error

@@ -1,7 +1,7 @@
-"""Which rows of a rollout make up each minibatch: a shuffle by a bijection, without a sort.
+"""Minibatches of a rollout: a shuffle by a bijection, without a sort.
 
 For a power of two of rows, 2^k, a few rounds of multiply, add and xorshift modulo 2^k map each place in the
-shuffled order to a row and, the other way, each row to its place. Other numbers of rows are sorted by random
+shuffled order to a row and, inversely, each row to its place. Other numbers of rows are sorted by random
 words.
 """
 
@@ -16,7 +16,7 @@ ROUNDS = 4
 
 
 class Minibatches:
-    """Divides the rows of a rollout; the order of an epoch is computed once for all of its pieces."""
+    """Splits the rows of a rollout into minibatches; the order of an epoch is computed once."""
 
     def __init__(self, stream: Key, count: int) -> None:
         self._stream = stream
@@ -25,7 +25,7 @@ class Minibatches:
         self._order_of = (-1, -1)
 
     def __call__(self, rows: Tensor, iteration: int, epoch: int, index: int) -> Tensor:
-        """Return one piece of the rows, as they are shuffled in this epoch of this round."""
+        """Return one minibatch of the rows, as shuffled in this epoch of this round."""
         if self._order_of != (iteration, epoch):
             number = torch.tensor(iteration, device=rows.device)
             self._order = rows_in_order(self._stream, number, epoch, num_rows=len(rows))
@@ -38,7 +38,7 @@ def rows_in_order(stream: Key, iteration: Tensor, epoch: int, *, num_rows: int) 
     """Return (num_rows,) the rows of an epoch in the order in which its minibatches take them."""
     places = torch.arange(num_rows, device=iteration.device)
     if num_rows & (num_rows - 1):
-        # The row is in the last bits, so that equal words do not leave the order to the device.
+        # The row is in the last bits, so that ties between words do not make the order device-dependent.
         word = words(stream, iteration, places + epoch * num_rows) & 0x7FFFFFFF
         return (word << 32 | places).sort().values & 0xFFFFFFFF
     factors, terms = constants(stream, iteration, epoch)
@@ -58,5 +58,5 @@ def constants(stream: Key, iteration: Tensor, epoch: int) -> tuple[Tensor, Tenso
 
 
 def half(num_rows: int) -> int:
-    """Return how far a round shifts: at least half of the bits, so that doing it twice undoes it."""
+    """Return the shift of a round: at least half of the bits, so that applying it twice undoes it."""
     return (num_rows.bit_length()) // 2

@@ -1,4 +1,4 @@
-"""The random numbers of a run of PPO, all of them functions of the seed and the number of the round.
+"""Random streams of a PPO run, all of them functions of the seed and the number of the round.
 
 Shapes: B games.
 """
@@ -21,7 +21,7 @@ class Keys(NamedTuple):
     first: Key
     """The starts of the first games."""
     step: Key
-    """A word a step: the draw of its action, and the start of the game after it, if it ends one."""
+    """One word per step: the draw of its action, and the start of the next game, if the step ends one."""
     shuffle: Key
 
 
@@ -31,9 +31,9 @@ def keys_of(seed: int) -> Keys:
 
 
 def action_draws(words: Tensor, *, num_draws: int, num_uniforms: int) -> Tensor:
-    """Return the uniform numbers of an action from each word, side by side in a new last dimension.
+    """Return the uniform numbers of an action from each word, stacked in a new last dimension.
 
-    The first is the word itself; those after it come behind the ones that a start takes.
+    The first comes from the word itself; the others follow those that a start uses.
     """
     nths = [0, *[num_uniforms + other for other in range(1, num_draws)]]
     return torch.stack([uniform(words, nth) for nth in nths], -1)

@@ -1,1 +1,1 @@
-"""The games a config can name, one file each."""
+"""The built-in games, one file each."""

@@ -1,4 +1,4 @@
-"""Small drawings in text: signs on a grid whose rows are twice as high as its columns are wide."""
+"""Text drawings: characters on a grid whose rows are twice as high as its columns are wide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Drawing:
         self._signs = [[" "] * (2 * rows - 1) for _ in range(rows)]
 
     def put(self, point: Point, sign: str) -> None:
-        """Put a sign where a point is; one beyond the edge is left out."""
+        """Put a character at a point; points outside the grid are ignored."""
         rows = len(self._signs)
         column, row = (round((x / self._size + 1) / 2 * (n - 1)) for x, n in zip(
             point, (2 * rows - 1, rows), strict=True))  # fmt: skip

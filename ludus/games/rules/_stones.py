@@ -1,6 +1,6 @@
-"""A game in which two players put stones on a board in turn, until one has a line or the board is full.
+"""StonesGame: two players place stones on a board in turn, until one has a line or the board is full.
 
-The stones of a player are the bits of one whole number, so that a line is found by a few shifts.
+The stones of a player are a bitboard, one integer, so that a line is found by a few shifts.
 
 Shapes: B games, C cells of the board, row by row from the bottom.
 """
@@ -18,9 +18,9 @@ _SIGNS = ".XO"
 
 
 class StonesGame(FusedGame):
-    """Plays a batch of such games; each role sees its own stones first, then the other's.
+    """A batch of such games; each role observes its own stones first, then the opponent's.
 
-    A state is `stones` (B, 2), the bits of either player, and `ended` (B,).
+    A state is `stones` (B, 2), the bitboard of either player, and `ended` (B,).
     """
 
     roles = ("first", "second")
@@ -31,7 +31,7 @@ class StonesGame(FusedGame):
 
     @abstractmethod
     def bits(self, cells_C: Tensor) -> Tensor:
-        """Return which bit stands for each of these cells."""
+        """Return the bit of each of these cells."""
 
     @abstractmethod
     def stone(self, taken_B: Tensor, actions_B: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class StonesGame(FusedGame):
 
     @abstractmethod
     def has_line(self, stones_B: Tensor) -> Tensor:
-        """Return (B,) whether these stones hold a line that wins."""
+        """Return (B,) whether these stones hold a winning line."""
 
     def actions(self, role: str) -> Moves:
         """Return the moves, the same for both."""
@@ -58,7 +58,7 @@ class StonesGame(FusedGame):
         return {"stones": stones_B2, "ended": torch.zeros_like(stones_B2[:, 0], dtype=torch.bool)}
 
     def observe(self, state: State, role: str) -> Tensor:
-        """Return 1 for each cell where a stone of one's own lies, then those of the other's."""
+        """Return 1 for each cell with a stone of the role, then for each with one of the opponent."""
         cells_B2C = self._cells(state["stones"])
         own_first = cells_B2C if role == "first" else cells_B2C.flip(1)
         return own_first.flatten(1).float()
@@ -69,7 +69,7 @@ class StonesGame(FusedGame):
         return (stones_B2.unsqueeze(-1) >> bits_C) & 1
 
     def play(self, state: State, role: str, actions: Tensor) -> Step:
-        """Return the boards with one stone more; a line is worth 1 to who has it and -1 to the other."""
+        """Return the boards with one more stone; a line gives 1 to its player and -1 to the opponent."""
         seat = self.roles.index(role)
         taken_B = state["stones"][:, 0] | state["stones"][:, 1]
         stone_B = self.stone(taken_B, actions.long())
@@ -93,11 +93,11 @@ class StonesGame(FusedGame):
         return state["ended"]
 
     def named(self, obs_BO: Tensor, role: str) -> Tensor:
-        """Return two planes (B, 2, rows, columns), one's own first; row 0 is the bottom."""
+        """Return two planes (B, 2, rows, columns), the role's own first; row 0 is the bottom."""
         return obs_BO.reshape(-1, 2, self.num_rows, self.num_columns)
 
     def told(self, role: str, action: Tensor) -> str:
-        """Return the sign of the player, and where it is put."""
+        """Return the player's symbol, and the cell."""
         return f"{_SIGNS[1 + self.roles.index(role)]} at {int(action)}"
 
     def text(self, state: State, game: int) -> str:

@@ -34,19 +34,21 @@ MAX_SPIN_2 = 28.274333882308138
 
 
 def begin(u0: Tensor, u1: Tensor, u2: Tensor, u3: Tensor) -> Numbers:
-    """Return angles and spins near 0, where both links hang."""
+    """Return angles and angular velocities near 0, where both links hang."""
     return 0.2 * u0 - 0.1, 0.2 * u1 - 0.1, 0.2 * u2 - 0.1, 0.2 * u3 - 0.1
 
 
 def features(angle_1: Tensor, angle_2: Tensor, spin_1: Tensor, spin_2: Tensor) -> Numbers:
-    """Return cosine and sine of both angles, and the spins; the second angle is from the first link."""
+    """Return cosine and sine of both angles, and the angular velocities; the second angle is relative to
+    the first link."""
     return cos(angle_1), sin(angle_1), cos(angle_2), sin(angle_2), spin_1, spin_2
 
 
 def accelerate(
     angle_1: Tensor, angle_2: Tensor, spin_1: Tensor, spin_2: Tensor, torque: Tensor
 ) -> Numbers:
-    """Return how fast both spins change; links of length, mass and moment 1, held at half their length."""
+    """Return both angular accelerations; links of length, mass and moment 1, with the centre of mass at
+    half length."""
     inertia = 0.25 + (1.25 + cos(angle_2)) + 2.0
     coupling = (0.25 + 0.5 * cos(angle_2)) + 1.0
     weight_2 = 0.5 * GRAVITY * cos(angle_1 + angle_2 - HALF_PI)
@@ -63,7 +65,7 @@ def accelerate(
 
 
 def wrap(angle: Tensor) -> Tensor:
-    """Return the angle from -pi to pi; a step turns a link less than twice."""
+    """Return the angle wrapped to -pi to pi; a step turns a link less than twice."""
     angle = where(angle > PI, angle - TURN, angle)
     angle = where(angle > PI, angle - TURN, angle)
     angle = where(angle < -PI, angle + TURN, angle)
@@ -73,7 +75,7 @@ def wrap(angle: Tensor) -> Tensor:
 def advance(
     angle_1: Tensor, angle_2: Tensor, spin_1: Tensor, spin_2: Tensor, action: Tensor
 ) -> Outcome:
-    """Return the state a fifth of a second later, by a Runge-Kutta step; each step costs 1 until the end."""
+    """Return the state 0.2 seconds later, by a Runge-Kutta step; the reward is -1 per step until the end."""
     torque = where(action == 2, 1.0, where(action == 0, -1.0, 0.0))
     half = SECONDS / 2.0
     a1, a2 = accelerate(angle_1, angle_2, spin_1, spin_2, torque)
@@ -99,10 +101,10 @@ def advance(
 
 @register("game", "acrobot")
 class Acrobot(ElementwiseGame):
-    """The two links that are swung up; three moves: a torque to the left, none, one to the right."""
+    """Two links to swing up; three moves: torque to the left, none, to the right."""
 
     class Config(StrictConfig):
-        """How long a game may be."""
+        """The length of a game."""
 
         kind: Literal["acrobot"]
         """Two links with a motor between them."""
@@ -116,7 +118,7 @@ class Acrobot(ElementwiseGame):
     names = ("torque to the left", "no torque", "torque to the right")
 
     def picture(self, *numbers: float) -> Sequence[str]:
-        """Return both links, and the height that the tip has to pass."""
+        """Return a drawing of both links, and of the height that the tip has to pass."""
         drawing, (middle, tip) = Drawing(2.0, rows=9), _ends(*numbers)
         drawing.line((-2.0, 1.0), (2.0, 1.0), ".")
         drawing.line((0.0, 0.0), middle, "*")
@@ -125,12 +127,12 @@ class Acrobot(ElementwiseGame):
         return drawing.rows()
 
     def described(self, *numbers: float) -> str:
-        """Return how high the tip is, and how the links turn."""
+        """Return the height of the tip, and the rotation of the links."""
         height = _ends(*numbers)[1][1]
         return f"tip at {height:+.2f} m of 1 m, links {numbers[2]:+.2f} and {numbers[3]:+.2f} rad/s"
 
 
 def _ends(angle_1: float, angle_2: float, *spins: float) -> tuple[Point, Point]:
-    """Return where the first link and the second end; both hang at angle 0."""
+    """Return the ends of the first and the second link; both hang at angle 0."""
     x, y = math.sin(angle_1), -math.cos(angle_1)
     return (x, y), (x + math.sin(angle_1 + angle_2), y - math.cos(angle_1 + angle_2))

@@ -1,4 +1,4 @@
-"""CartPole: push a cart left or right so that the pole on it stays up, as gymnasium's CartPole-v1 does it."""
+"""CartPole: push a cart left or right to balance the pole on it, as gymnasium's CartPole-v1."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _HALF_TRACK = 24
 
 
 def begin(u0: Tensor, u1: Tensor, u2: Tensor, u3: Tensor) -> Numbers:
-    """Return place, velocity, angle and spin near 0."""
+    """Return position, velocity, angle and angular velocity near 0."""
     return 0.1 * u0 - 0.05, 0.1 * u1 - 0.05, 0.1 * u2 - 0.05, 0.1 * u3 - 0.05
 
 
 def features(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor) -> Numbers:
-    """Return all that there is."""
+    """Return the whole state."""
     return x, v, angle, spin
 
 
 def advance(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor, action: Tensor) -> Outcome:
-    """Return the state a fiftieth of a second later, by Euler's method; each step is worth 1."""
+    """Return the state 0.02 seconds later, by Euler's method; the reward is 1 per step."""
     force = where(action == 1, FORCE, -FORCE)
     sine = sin(angle)
     cosine = cos(angle)
@@ -56,10 +56,10 @@ def advance(x: Tensor, v: Tensor, angle: Tensor, spin: Tensor, action: Tensor) -
 
 @register("game", "cartpole")
 class CartPole(ElementwiseGame):
-    """The pole that must not fall; two moves, left and right."""
+    """A pole to balance on a cart; two moves, left and right."""
 
     class Config(StrictConfig):
-        """How long a game may be."""
+        """The length of a game."""
 
         kind: Literal["cartpole"]
         """The pole on a cart."""
@@ -73,7 +73,7 @@ class CartPole(ElementwiseGame):
     names = ("left", "right")
 
     def picture(self, *numbers: float) -> Sequence[str]:
-        """Return the track from edge to edge with the cart on it, and how the pole leans."""
+        """Return a drawing of the track with the cart on it, and of the leaning pole."""
         x, _, angle, _ = numbers
         place = min(max(round((x / MAX_X + 1) * _HALF_TRACK), 0), 2 * _HALF_TRACK)
         track = list("|" + "-" * (2 * _HALF_TRACK + 1) + "|")
@@ -82,7 +82,7 @@ class CartPole(ElementwiseGame):
         return " " * (place + 1) + lean, "".join(track)
 
     def described(self, *numbers: float) -> str:
-        """Return where cart and pole are, and how they move."""
+        """Return the positions and velocities of cart and pole."""
         x, v, angle, spin = numbers
         degrees = math.degrees(angle)
         return f"cart {x:+.2f} m, {v:+.2f} m/s; pole {degrees:+.1f} degrees, {spin:+.2f} rad/s"

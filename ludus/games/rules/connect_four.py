@@ -13,10 +13,10 @@ from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.games.rules._stones import StonesGame
 
-# A column has a bit more than cells, which stays empty, so that no line runs from one into the next.
+# Each column has one extra bit, always empty, so that no line runs from one column into the next.
 _HEIGHT = 7
 _COLUMN = 0b111111
-# From a cell to the one above, to the right, and to the right one below or above.
+# Up, right, and the two diagonals to the right, down and up.
 _DIRECTIONS = (1, _HEIGHT, _HEIGHT - 1, _HEIGHT + 1)
 
 
@@ -25,10 +25,10 @@ class ConnectFour(StonesGame):
     """Six rows, seven columns; a move is a column."""
 
     class Config(StrictConfig):
-        """Nothing can be chosen."""
+        """No options."""
 
         kind: Literal["connect_four"]
-        """Connect Four, of two players who see the board each from their side."""
+        """Connect Four, for two players who observe the board each from their side."""
 
     num_rows = 6
     num_columns = 7
@@ -41,11 +41,11 @@ class ConnectFour(StonesGame):
     def stone(self, taken_B: Tensor, actions_B: Tensor) -> Tensor:
         """Return the lowest free cell of the column."""
         lowest_B = actions_B * _HEIGHT
-        # One added at the bottom is carried past the stones to the first cell that is free.
+        # Adding one at the bottom carries past the stones to the first free cell.
         return (taken_B + (1 << lowest_B)) & (_COLUMN << lowest_B)
 
     def has_line(self, stones_B: Tensor) -> Tensor:
-        """Return whether four stones stand in a line, in any of four directions."""
+        """Return whether four stones are in a line, in any of four directions."""
         found_B = stones_B.new_zeros(())
         for step in _DIRECTIONS:
             pairs_B = stones_B & (stones_B >> step)
@@ -57,5 +57,5 @@ class ConnectFour(StonesGame):
         return (self.named(obs_BO, role)[:, :, -1] == 0).all(1)
 
     def text(self, state: dict[str, Tensor], game: int) -> str:
-        """Return the board with the numbers of the columns below."""
+        """Return the board with the column numbers below."""
         return super().text(state, game) + "\n" + " ".join(map(str, range(self.num_columns)))

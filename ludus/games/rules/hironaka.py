@@ -1,10 +1,10 @@
 """Hironaka's polyhedra game: a host and an agent resolve a singularity, or fail to.
 
-A state is a set of points with coordinates >= 0. The host names at least two coordinates, the agent picks
-one of them, and that coordinate of every point becomes the sum of those named. Points that are no
-longer needed to span the Newton polyhedron are dropped. The host wins when one point is left.
+A state is a set of points with coordinates >= 0. The host chooses at least two coordinates, the agent picks
+one of them, and that coordinate of every point becomes the sum of those chosen. Points that are no longer
+needed to span the Newton polyhedron are dropped. The host wins when one point is left.
 
-The points are whole numbers in float32, so sums are exact up to 2^24; larger ones are rounded.
+The points are integers in float32, so sums are exact up to 2^24; larger ones are rounded.
 
 Shapes: B games, N points, D dimension. A removed point is a row of -1. In a state the points are sorted
 (`features`), since they are a set.
@@ -73,30 +73,34 @@ Polytope = Literal["domination", "vertices"]
 
 @register("game", "hironaka")
 class Hironaka(FusedGame):
-    """The game for a batch: the host moves, then the agent, who sees what the host named."""
+    """A batch of games: the host moves, then the agent, who observes the host's choice."""
 
     class Config(StrictConfig):
-        """How large the games are."""
+        """The size of the games."""
 
         kind: Literal["hironaka"]
         """Hironaka's polyhedra game, of a host and an agent."""
         dimension: Annotated[int, Field(ge=2, le=MAX_DIMENSION)]
-        """How many coordinates a point has; the host has 2^dimension - dimension - 1 moves."""
+        """The number of coordinates of a point; the host has 2^dimension - dimension - 1 moves."""
         max_num_points: Annotated[int, Field(ge=2, lt=2**31)]
-        """How many points a game starts with, before those that are not needed are dropped."""
+        """The number of points of a start, before those that are not needed are dropped."""
         max_value: Positive
-        """The coordinates of a start are whole numbers from 0 to this one, each as likely."""
+        """The coordinates of a start are uniform integers from 0 to this one."""
         scale_observation: bool
-        """Show the points divided by the greatest coordinate of their game. The state is only divided by
-        2^120, where a coordinate is larger, which rounds nothing; without this key such a game is cut off."""
+        """Observe the points divided by the greatest coordinate of their game. The state is only divided by
+        2^120, where a coordinate is larger, which rounds nothing; without this key such a game is
+        truncated.
+        """
         polytope: Polytope
-        """What is dropped: dominated points alone (fast, on a GPU by kernels), or all but the vertices."""
+        """The filter of the points: drop dominated points alone (fast, on a GPU by kernels), or all but the
+        vertices."""
         starts: Starts | None
-        """Where games start: a list of starts, each a list of points; a new game takes one of them, each as
-        likely; null draws new points for every game."""
+        """A list of starts, each a list of points; a new game takes one of them uniformly; null draws
+        random points for every game.
+        """
 
         def problems(self) -> Iterator[str]:
-            """Yield each start that is none of games of this size."""
+            """Yield a problem for each start that does not fit games of this size."""
             yield from start_problems(self.starts, self)
 
     derived = ("_tables", "_starts")
@@ -114,7 +118,7 @@ class Hironaka(FusedGame):
         polytope: Polytope = "domination",
         starts: Sequence[Sequence[Sequence[int]]] | None = None,
     ) -> None:
-        """Start from `max_num_points` points of whole numbers from 0 to `max_value`, or from `starts`."""
+        """Start from `max_num_points` points of integers from 0 to `max_value`, or from `starts`."""
         check_dimension(dimension)
         if max_num_points < 2:
             raise ConfigError(f"'max_num_points' is {max_num_points}; a game needs 2 or more")
@@ -139,20 +143,20 @@ class Hironaka(FusedGame):
         return Moves(2**self.dimension - self.dimension - 1 if role == "host" else self.dimension)
 
     def observation_size(self, role: str) -> int:
-        """Return the size of the points; the agent sees the coordinates besides."""
+        """Return the size of the points, for the agent plus that of the coordinates."""
         self.check_role(role)
         points = self.max_num_points * self.dimension
         return points if role == "host" else points + self.dimension
 
     def reset(self, games: int, generator: torch.Generator) -> State:
-        """Return random starts, already filtered; some may have ended."""
+        """Return random starts, already filtered; some may be over."""
         check_games(games)
         return self._begun(self._drawn(games, generator))
 
     def _drawn(self, games: int, generator: torch.Generator) -> Tensor:
         shape, device = (games, self.max_num_points, self.dimension), generator.device
         if self._starts_SND is not None:
-            # Copied to a device once: the host would wait for the copy, and a capture does not allow it.
+            # Copied to a device once: the copy is a host sync, which a capture does not allow.
             if device not in self._starts:
                 self._starts[device] = self._starts_SND.to(device)
             size = len(self._starts_SND)
@@ -163,7 +167,7 @@ class Hironaka(FusedGame):
         )
 
     def restart(self, state: State, generator: torch.Generator) -> State:
-        """Return the state with new games in the place of those that are over."""
+        """Return the state with every game that is over replaced by a new one."""
         points_BND, coords_BD = state["points"], state["coords"]
         if self.why_no_kernels(points_BND) is not None:
             return super().restart(state, generator)
@@ -194,13 +198,13 @@ class Hironaka(FusedGame):
         return brought_down(points_BND) if self.scale_observation else points_BND
 
     def why_no_kernels(self, points_BND: Tensor) -> str | None:
-        """Return why kernels cannot move these games, in a few words; None where they do."""
+        """Return a short reason why kernels cannot play these games; None where they can."""
         if self.polytope != "domination":
             return f"the kernels filter by domination, and 'polytope' is {self.polytope}"
         return kernels.why_not(points_BND)
 
     def observe(self, state: State, role: str) -> Tensor:
-        """Return the sorted points, flat, rescaled if asked; for the agent the named coordinates follow."""
+        """Return the sorted points, flat, rescaled if asked; for the agent the chosen coordinates follow."""
         points_BND, coords_BD = state["points"], state["coords"]
         if self.scale_observation and self.why_no_kernels(points_BND) is None:
             width, dtype = self.observation_size(role), points_BND.dtype
@@ -209,7 +213,7 @@ class Hironaka(FusedGame):
         return points_BO if role == "host" else torch.cat([points_BO, coords_BD], 1)
 
     def observe_as(self, state: State, role: str, *, width: int, dtype: torch.dtype) -> Tensor:
-        """Return what the role sees in another type, with columns of zeros up to the width."""
+        """Return the observation in another dtype, padded with columns of zeros up to the width."""
         points_BND, coords_BD = state["points"], state["coords"]
         if self.why_no_kernels(points_BND) is not None:
             return super().observe_as(state, role, width=width, dtype=dtype)
@@ -220,13 +224,13 @@ class Hironaka(FusedGame):
         return kernels.observation(points_BND, named_BD, width=width, dtype=dtype, scale=scale)
 
     def legal(self, obs_BO: Tensor, role: str) -> Tensor | None:
-        """Return the coordinates that the host named; the host may name any two or more."""
+        """Return the coordinates that the host chose; the host may choose any two or more."""
         return None if role == "host" else obs_BO[:, -self.dimension :] > 0
 
     def step(self, state: State, role: str, actions: Tensor) -> Step:
-        """Return what comes of the actions, by kernels where they can be used; what is over stays."""
+        """Return the result of the actions, by kernels where possible; games that are over do not change."""
         if not self.scale_observation:
-            # A game that was cut off stays as well, and the kernels know of ended ones alone.
+            # A truncated game must not change either, and the kernels only know of terminated ones.
             return super().step(state, role, actions)
         points_BND, coords_BD = state["points"], state["coords"]
         has_kernels = self.why_no_kernels(points_BND) is None
@@ -236,7 +240,7 @@ class Hironaka(FusedGame):
                 named_BD = kernels.name(points_BND, coords_BD, actions, table)
             else:
                 named_BD = where(self.done(state), coords_BD, table[actions.long()])
-            # The points are those of before, so they are not written anew.
+            # The points do not change, so they are not copied.
             nothing_BR = points_BND.new_zeros(len(points_BND), 2)
             return Step({"points": points_BND, "coords": named_BD}, nothing_BR)
         if not has_kernels:
@@ -245,7 +249,7 @@ class Hironaka(FusedGame):
         return Step({"points": moved_BND, "coords": kept_BD}, rewards_BR)
 
     def play(self, state: State, role: str, actions: Tensor) -> Step:
-        """Return the state after a move; the end is worth 1 to the host and -1 to the agent."""
+        """Return the state after a move; the end gives 1 to the host and -1 to the agent."""
         points_BND = state["points"]
         nothing_BR = points_BND.new_zeros(len(points_BND), 2, dtype=torch.float32)
         if role == "host":
@@ -259,7 +263,7 @@ class Hironaka(FusedGame):
         return Step(after, torch.stack([ended_B, -ended_B], 1))
 
     def done(self, state: State) -> Tensor:
-        """Return whether at most one point is left: sorted points have no second one then."""
+        """Return whether at most one point is left: sorted points then have no second one."""
         return state["points"][:, 1, 0] < 0
 
     def truncated(self, state: State) -> Tensor | None:
@@ -267,7 +271,7 @@ class Hironaka(FusedGame):
         if self.scale_observation:
             return None
         most_B = state["points"].amax((1, 2))
-        # What was infinite from the start is no length of a game: it is told where it is learned from.
+        # Points that were infinite from the start are not a truncation: they are reported by the update.
         return (most_B > LARGEST) & most_B.isfinite()
 
     def opponents(self, role: str) -> tuple[str, ...]:
@@ -275,13 +279,13 @@ class Hironaka(FusedGame):
         return "random", "all_coordinates" if role == "host" else "choose_first"
 
     def named(self, obs_BO: Tensor, role: str) -> Tensor | dict[str, Tensor]:
-        """Return the points (B, N, D); for the agent a mapping of points and coords."""
+        """Return the points (B, N, D); for the agent a dict of points and coords."""
         size = self.max_num_points * self.dimension
         points_BND = obs_BO[:, :size].unflatten(1, (self.max_num_points, self.dimension))
         return points_BND if role == "host" else {"points": points_BND, "coords": obs_BO[:, size:]}
 
     def text(self, state: State, game: int) -> str:
-        """Return the points that are left, and the coordinates that the host has named."""
+        """Return the remaining points, and the coordinates that the host has chosen."""
         points_ND, coords_D = state["points"][game].tolist(), state["coords"][game].tolist()
         left = [[f"{x:.4g}" for x in point] for point in points_ND if point[0] >= 0]
         told = " ".join(f"({', '.join(point)})" for point in left)

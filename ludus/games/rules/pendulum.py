@@ -1,4 +1,4 @@
-"""Pendulum: swing a pole up by a torque and hold it there, as gymnasium's Pendulum-v1 does it."""
+"""Pendulum: swing a pole up by a torque and hold it there, as gymnasium's Pendulum-v1."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ PUSH = 3.0
 
 
 def begin(u0: Tensor, u1: Tensor) -> Numbers:
-    """Return any angle, and a spin from -1 to 1."""
+    """Return a uniform angle, and an angular velocity from -1 to 1."""
     return TURN * u0 - PI, 2.0 * u1 - 1.0
 
 
 def features(angle: Tensor, spin: Tensor) -> Numbers:
-    """Return the place of the tip and the spin; the angle is 0 when the pole stands."""
+    """Return the position of the tip and the angular velocity; the angle is 0 when the pole is upright."""
     return cos(angle), sin(angle), spin
 
 
 def advance(angle: Tensor, spin: Tensor, torque: Tensor) -> Outcome:
-    """Return the state a twentieth of a second later; tilt, spin and torque cost their squares."""
+    """Return the state 0.05 seconds later; the cost is quadratic in angle, angular velocity and torque."""
     torque = minimum(maximum(torque, -MAX_TORQUE), MAX_TORQUE)
     tilt = angle - TURN * floor((angle + PI) / TURN)
     cost = tilt * tilt + 0.1 * (spin * spin) + 0.001 * (torque * torque)
     spin = spin + (FALL * sin(angle) + PUSH * torque) * SECONDS
     spin = minimum(maximum(spin, -MAX_SPIN), MAX_SPIN)
     angle = angle + spin * SECONDS
-    # It never ends by its rules: no spin is above the greatest.
+    # It never terminates: no angular velocity exceeds the maximum.
     return angle, spin, -cost, spin > MAX_SPIN
 
 
 @register("game", "pendulum")
 class Pendulum(ElementwiseGame):
-    """The pole that is swung up; the action is a torque from -2 to 2."""
+    """A pole to swing up; the action is a torque from -2 to 2."""
 
     class Config(StrictConfig):
-        """How long a game is."""
+        """The length of a game."""
 
         kind: Literal["pendulum"]
         """The pendulum on a motor."""
@@ -75,14 +75,14 @@ class Pendulum(ElementwiseGame):
     names = ("N m",)
 
     def picture(self, *numbers: float) -> Sequence[str]:
-        """Return the pole around its pivot."""
+        """Return a drawing of the pole around its pivot."""
         drawing, angle = Drawing(1.0, rows=7), numbers[0]
         drawing.line((0.0, 0.0), (-math.sin(angle), math.cos(angle)), "*")
         drawing.put((0.0, 0.0), "o")
         return drawing.rows()
 
     def described(self, *numbers: float) -> str:
-        """Return how far the pole is from upright, to the left or to the right, and how it turns."""
+        """Return the angle from upright, to the left or to the right, and the rotation."""
         angle, spin = numbers
         degrees = math.degrees(math.remainder(angle, TURN))
         return f"pole {degrees:+.0f} degrees from upright, {spin:+.2f} rad/s"

@@ -22,30 +22,30 @@ class TicTacToe(StonesGame):
     """Three rows, three columns; a move is a cell."""
 
     class Config(StrictConfig):
-        """Nothing can be chosen."""
+        """No options."""
 
         kind: Literal["tic_tac_toe"]
-        """Tic-tac-toe, of two players who see the board each from their side."""
+        """Tic-tac-toe, for two players who observe the board each from their side."""
 
     num_rows = 3
     num_columns = 3
     num_moves = 9
 
     def bits(self, cells_C: Tensor) -> Tensor:
-        """Return the cells' own numbers."""
+        """Return the indices of the cells."""
         return cells_C
 
     def stone(self, taken_B: Tensor, actions_B: Tensor) -> Tensor:
-        """Return the cell that was named."""
+        """Return the chosen cell."""
         return 1 << actions_B
 
     def has_line(self, stones_B: Tensor) -> Tensor:
-        """Return whether all three stones of a line are there."""
+        """Return whether all three stones of a line are present."""
         found_B = stones_B != stones_B
         for line in _LINES:
             found_B = found_B | ((stones_B & line) == line)
         return found_B
 
     def legal(self, obs_BO: Tensor, role: str) -> Tensor:
-        """Return the cells on which nothing lies."""
+        """Return the empty cells."""
         return (self.named(obs_BO, role) == 0).all(1).flatten(1)

@@ -1,1 +1,1 @@
-"""The trainers of device games, one file a kind."""
+"""The trainers of device games, one file per kind."""

@@ -1,4 +1,4 @@
-"""DQNTrainer: a host and an agent learn by double DQN in one loop, on games that are tensors."""
+"""DQNTrainer: a host and an agent learn by double DQN in one loop, on device games."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.seeds import derive
 
 @register_trainer("fused_dqn")
 class DQNTrainer(TwoRoleTrainer):
-    """Trains a host and an agent, or one of them against a player who does not learn, by double DQN.
+    """Trains a host and an agent, or one of them against a fixed player, by double DQN.
 
     train
       warm_up
@@ -32,15 +32,15 @@ class DQNTrainer(TwoRoleTrainer):
         record, save
       finish
 
-    Nothing must be written. May be overridden: `_roll_out` or `collect_rollout`, which say what is collected,
-    `evaluate`, and hooks around the stages above. A loop of your own, `_train`, is for a subclass of
+    Nothing is required. May be overridden: `_roll_out` or `collect_rollout`, which decide what is collected,
+    `evaluate`, and hooks around the stages above. For your own loop, `_train`, subclass
     `TwoRoleTrainer`.
     """
 
     uncalled = ("train", "_train")
 
     def _choose_execution(self) -> None:
-        """Let one engine execute the updates of both roles, or CUDA graphs."""
+        """Execute the updates of both roles by one engine, or by CUDA graphs."""
         self._execution = Execution(
             self.run, self.learners, self._gather,
             players=lambda role: self._met_by(role).values(), why_not=self._why_not_captured,
@@ -54,7 +54,7 @@ class DQNTrainer(TwoRoleTrainer):
             self._tell_notes()
 
     def open(self) -> None:
-        """Say what fit changed, and why updates are not executed as they could be."""
+        """Log what fit changed, and why updates do not use a faster engine."""
         super().open()
         self._tell_notes()
 
@@ -77,7 +77,8 @@ class DQNTrainer(TwoRoleTrainer):
         )
 
     def _watched(self, stage: str, work: RoleWork) -> RoleWork:
-        """Return the work of a stage: timed for each role where the config asks, waits for a GPU counted."""
+        """Return the work of a stage, timed for each role where the config asks, with its host syncs
+        counted."""
         watched: dict[str, Work] = {
             role: self._timed(f"{role}_{stage}", partial(work, role))
             for role in self.config.trained
@@ -85,14 +86,14 @@ class DQNTrainer(TwoRoleTrainer):
         return lambda role, run: watched[role](run)
 
     def instead_of(self, name: str) -> str | None:
-        """Return what to do instead of a method that no run of this trainer calls."""
+        """Return the alternative to a method that no run of this trainer calls."""
         return (
             "a loop of your own is the _train of a class that derives from ludus.games.TwoRoleTrainer; or"
             f" give {name} another name"
         )
 
     def _why_not_captured(self, role: str) -> str | None:
-        """Return what of a script's own keeps the games of a role from being captured."""
+        """Return the object of a script that prevents the games of a role from being captured."""
         if strangers := foreign(self._met_by(role)):
             return f"the {min(strangers)} is a player of your own, whose moves are looked at"
         if self._reward_func is not None:

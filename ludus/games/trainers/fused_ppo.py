@@ -39,13 +39,13 @@ from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
 
 GUARD = DivergenceGuard(remedy="lower reward_scale")
-# From so many updates on the time to compile is gained back.
+# The number of updates from which compiling pays.
 _WORTH_COMPILING = 150_000
 
 
 @register_trainer("fused_ppo")
 class PPOTrainer(Abilities, Trainer):
-    """Learns a game for one, or both sides of a symmetric one, by proximal policy optimisation.
+    """Trains a single-player game, or both sides of a symmetric one, by proximal policy optimization.
 
     train
       round x max_rounds           with fused: true, the stage `iterate` takes whole rounds
@@ -61,7 +61,7 @@ class PPOTrainer(Abilities, Trainer):
     """
 
     Config = FusedPpoConfig
-    # What depends on the clock promises nothing; the order of an epoch is computed anew.
+    # Clock-dependent state need not be exact; the order of an epoch is recomputed.
     derived: ClassVar[tuple[str, ...]] = (
         "_clock", "_minibatches", "_plain_state", "_by_kernels",
     )  # fmt: skip
@@ -140,7 +140,7 @@ class PPOTrainer(Abilities, Trainer):
             )
 
     def plan(self) -> Repeat:
-        """Return rounds of collecting and updating."""
+        """Return rounds of rollouts and updates."""
         return self._plan(is_fused=self.config.fused)
 
     def _plan(self, *, is_fused: bool) -> Repeat:
@@ -159,7 +159,7 @@ class PPOTrainer(Abilities, Trainer):
         )
 
     def _bind_hooks(self, plan: Repeat, runtime: Runtime, state: object) -> Hooks:
-        """Bind the hooks; where one needs a stage that a fused round lacks, name the key that restores it."""
+        """Bind the hooks; for a hook on a stage that a fused round lacks, name the key that restores it."""
         try:
             return super()._bind_hooks(plan, runtime, state)
         except HookError as error:
@@ -176,7 +176,7 @@ class PPOTrainer(Abilities, Trainer):
         return config.num_games * config.rollout_steps * len(self.fused_game.roles)
 
     def collect_rollout(self, iteration: int) -> Any:
-        """Play the games of one round and return what came of it."""
+        """Play the games of one round and return the rollout."""
         policy, by_others_RB = meeting(self.past, self.outputs, self.ppo.masked, iteration)
         return collect(
             self.live,
@@ -188,7 +188,7 @@ class PPOTrainer(Abilities, Trainer):
         )
 
     def outputs(self, obs_BO: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the policy's outputs, illegal moves masked, and the log deviations, if there are."""
+        """Return the policy's outputs, illegal moves masked, and the log standard deviations, if any."""
         network = self.network
         if acts_by_its_policy(network):
             with self.learner.autocast():
@@ -214,13 +214,14 @@ class PPOTrainer(Abilities, Trainer):
         run.counters["opt_steps"] += 1
 
     def train_step(self, batch: Tensor, batch_idx: int) -> None:
-        """Learn from one minibatch of packed rows; override it to learn in another way."""
+        """Update on one minibatch of packed rows; override it to change the update."""
         self.ppo.learn(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
 
     def _iterate(self, run: Run) -> None:
-        """Make whole rounds to the end of a stage, or of the run."""
+        """Run whole rounds to the end of a stage, or of the run."""
         config, first, opts = self.config, run.counters["round"], run.counters["opt_steps"]
-        # Stages end at multiples, in a run that was made longer too, for what follows is due there.
+        # Stages end at multiples, also in a run that was extended, as evaluations and records are due
+        # there.
         size = config.rounds_a_stage
         count = min(size - first % size, config.max_rounds - first)
         if self._by_kernels is not None:
@@ -250,7 +251,7 @@ class PPOTrainer(Abilities, Trainer):
         return metrics
 
     def _record(self, run: Run) -> None:
-        """Write what has been gathered, and begin to gather and to time anew."""
+        """Write the accumulated metrics, and reset accumulation and timing."""
         opts = run.counters["opt_steps"]
         metrics = {**self.live.take_metrics(), **self.ppo.take_metrics()}
         metrics["train/learning_rate"] = self.rate(opts)
@@ -267,12 +268,12 @@ class PPOTrainer(Abilities, Trainer):
         run.keep_model(name, self.weights(), {"counters": counters})
 
     def _finish(self, run: Run) -> None:
-        """Write what was not written."""
+        """Write the last record, if it is not yet written."""
         if run.log.has_news or self.ppo.num_counted:
             self._record(run)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return everything that must survive."""
+        """Return all parts that are saved and restored."""
         parts: dict[str, Stateful] = {"ppo": self.ppo, "games": self.live, "judge": self.judge}
         if self.pending_rollout is not None:
             parts["waiting"] = self.pending_rollout
@@ -283,7 +284,7 @@ class PPOTrainer(Abilities, Trainer):
         return {"game": getattr(self, "fused_game", None)}
 
     def open(self) -> None:
-        """Say what fit changed, and how the updates are executed."""
+        """Log what fit changed, and how the updates are executed."""
         for note in self._notes:
             self.run.tell(note, event=CHANGED)
         if self._by_kernels is not None and (reason := self._by_kernels.make_ready()):
@@ -295,5 +296,5 @@ class PPOTrainer(Abilities, Trainer):
         self._clock.start(self.run)
 
     def inexact_because(self) -> list[str]:
-        """Return what a network of a script changes without its being saved."""
+        """Return a script's network if it changes state without saving it."""
         return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []

@@ -1,1 +1,1 @@
-"""Each file is a body: what an agent looks at a datum and the messages with."""
+"""Bodies of agents, one kind per file."""

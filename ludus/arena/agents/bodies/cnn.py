@@ -23,21 +23,21 @@ from ludus.core.errors import ConfigError
 
 
 class CnnParameters(StrictConfig):
-    """How far and how finely it looks."""
+    """The size of the network, and what it sees."""
 
     kind: Literal["cnn"]
     """A convolutional network on `image`."""
     num_layers: Positive
-    """How many convolutions of 3 x 3 pixels follow each other."""
+    """The number of 3 x 3 convolutions."""
     width: Positive
-    """How many features a patch has."""
+    """The number of features of a patch."""
     sees: Literal["all", "named"]
     """Whether it sees the whole image, or only the patches that messages have named so far."""
 
 
 @register("body", "cnn")
 class Cnn(Body):
-    """Looks at `image` (N, channels, S, S)."""
+    """A convolutional network on `image` (N, channels, S, S)."""
 
     Config = CnnParameters
     needs = ("image",)

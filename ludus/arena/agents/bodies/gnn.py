@@ -1,9 +1,9 @@
 """The body `gnn`: a graph isomorphism network on pairs of small graphs, as dense batches.
 
-A node begins with the messages that named it: how many did, and a bit for each round and channel. Each
-layer adds up neighbours and the node itself. The nodes of a graph are added up to the graph. The whole is
-the absolute difference of the two graphs and their sum, so that the order of the pair does not matter to it;
-the nodes of a graph have in common how it differs from the other.
+The input of a node are the messages that named it: their number, and a bit for each round and channel. Each
+layer sums over neighbours and the node itself. The features of a graph are the sum over its nodes. The
+whole is the absolute difference of the two graphs and their sum, so that it is invariant to the order of
+the pair; the context of the nodes of a graph is its difference from the other.
 
 Shapes: N rows, G the two graphs, M nodes of a graph, R rounds, C channels, D features, V = G x M symbols.
 """
@@ -22,25 +22,27 @@ from ludus.config.registry import register
 
 
 class GnnParameters(StrictConfig):
-    """How far and how finely it looks."""
+    """The size of the network."""
 
     kind: Literal["gnn"]
     """A graph isomorphism network on pairs of graphs."""
     num_layers: Count
-    """How many times nodes look at their neighbours; two graphs that need more rounds of colour refinement
-    to be told apart look alike to it. 0 sees the messages and the number of nodes alone."""
+    """The number of message-passing layers; two graphs that need more rounds of colour refinement to be
+    distinguished look the same to it. 0 sees the messages and the number of nodes alone.
+    """
     width: Positive
-    """How many features a node has."""
+    """The number of features of a node."""
     compares: bool
-    """Whether a node is also told how like it is to each named node of the other graph, by a second look
-    without the messages: who must answer with the node that matches another needs it, and looks twice."""
+    """Also give each node its similarity to each named node of the other graph, by a second pass without
+    the messages: an agent that must answer with the matching node needs it, at twice the cost.
+    """
 
 
 _GAIN = 4.0
-"""How much larger than usual the weights before the sine begin, so that one neighbour more is a big step."""
+"""The gain of the initial weights before the sine, so that one neighbour more is a big step."""
 
 _SHARPNESS = 10.0
-"""How fast two nodes stop being alike as their features part."""
+"""The decay rate of the similarity of two nodes with the distance of their features."""
 
 
 class _Layer(nn.Module):
@@ -48,7 +50,7 @@ class _Layer(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        # Not 0, or a node would be mistaken for one of its neighbours.
+        # Not 0, or a node would be indistinguishable from its neighbours.
         self.eps = nn.Parameter(torch.tensor(0.3))
         self.inner = nn.Linear(width, width)
         self.outer = nn.Linear(width, width)
@@ -57,14 +59,14 @@ class _Layer(nn.Module):
 
     def forward(self, h: Tensor, adjacency: Tensor) -> Tensor:
         gathered = (1.0 + self.eps) * h + adjacency @ h
-        # Nodes differ by small whole numbers, between which ReLU begins as a linear map; a sum over nodes of
-        # linear maps counts walks, and in these hard pairs agree. A sine tells the nodes apart at once.
+        # Nodes differ by small integers, between which ReLU is at first a linear map; a sum over nodes of
+        # linear maps counts walks, and in these hard pairs agree. A sine distinguishes the nodes at once.
         return torch.relu(self.outer(torch.sin(self.inner(gathered))))
 
 
 @register("body", "gnn")
 class Gnn(Body):
-    """Looks at `adjacency` (N, G, M, M) and `node_mask` (N, G, M)."""
+    """A graph isomorphism network on `adjacency` (N, G, M, M) and `node_mask` (N, G, M)."""
 
     Config = GnnParameters
     needs = ("adjacency", "node_mask")
@@ -77,8 +79,8 @@ class Gnn(Body):
         self.symbol_width, self.context_width = width, 2 * width
         self.entry = nn.Linear(2, width)
         self.when = nn.Linear(places, width, bias=False)
-        # At first it counts that a node was named, not when: a question and its answer then look alike, and
-        # two graphs with matching marks differ in nothing.
+        # At first it counts that a node was named, not when: a question and its answer then look the same,
+        # and two graphs with matching marks do not differ.
         nn.init.zeros_(self.when.weight)
         self.layers = nn.ModuleList(_Layer(width) for _ in range(params.num_layers))
         self.num_symbols = seen.num_symbols
@@ -103,16 +105,17 @@ class Gnn(Body):
         return BodyFeatures(whole, h.reshape(N, G * M, -1), mask.reshape(N, G * M), about)
 
     def _looked(self, marks: Tensor, there: Tensor, adjacency: Tensor) -> Tensor:
-        """Return (N, G, M, D) features of each node; of one that is not there, zeros."""
+        """Return (N, G, M, D) features of each node; zeros for absent nodes."""
         named = marks.sum(-1, keepdim=True)
         h = torch.relu(self.entry(torch.cat([there, named], -1)) + self.when(marks)) * there
-        # Every layer is heard, as in jumping knowledge: a sum of nodes alone forgets the early ones.
+        # The sum over all layers, as in jumping knowledge: the last layer alone forgets the early ones.
         for layer in self.layers:
             h = h + layer(h, adjacency) * there
         return h
 
     def _likenesses(self, h: Tensor, history: Tensor) -> Tensor:
-        """Return (N, V, R x C) how like each node is to the named node of the other graph, from 0 to 1."""
+        """Return (N, V, R x C) the similarity of each node to the named node of the other graph, from 0 to
+        1."""
         N, G, M, D = h.shape
         flat, places = h.reshape(N, G * M, D), history.reshape(N, -1)
         at = places.clamp_min(0)

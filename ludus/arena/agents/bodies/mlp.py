@@ -1,4 +1,4 @@
-"""The body `mlp`: a multilayer perceptron on the data as one row of numbers, and on the messages so far.
+"""The body `mlp`: a multilayer perceptron on the flattened data and the messages so far.
 
 Shapes: N rows, R rounds, C channels, V symbols, D features.
 """
@@ -20,7 +20,7 @@ from ludus.config.registry import register
 
 
 class MlpParameters(StrictConfig):
-    """How deep and how wide it is."""
+    """The size of the network."""
 
     kind: Literal["mlp"]
     """A multilayer perceptron on all data as one row."""
@@ -30,7 +30,7 @@ class MlpParameters(StrictConfig):
 
 @register("body", "mlp")
 class Mlp(Body):
-    """Looks at everything there is: each datum flattened, each message and the round one-hot."""
+    """A multilayer perceptron on each datum flattened, and each message and the round one-hot."""
 
     Config = MlpParameters
 
@@ -46,13 +46,13 @@ class Mlp(Body):
         self.symbols = nn.Parameter(torch.randn(seen.num_symbols, self.width))
 
     def forward(self, rows: Rows) -> BodyFeatures:
-        """Return the features of the row, and for each symbol those features weighed by its own."""
+        """Return the features of the row, and for each symbol those features weighted by its own."""
         history_NRC, round_N = rows["message_history"], rows["round"]
         N = len(round_N)
         heard = _one_hot(history_NRC + 1, self.num_symbols + 1)
         clock = _one_hot(round_N, self.num_rounds + 1)
         each = [*(rows[name] for name in self.names), heard, clock]
-        # By number, as an env has no rounds and nothing was ever heard.
+        # By explicit sizes, as an environment has no rounds and an empty message history.
         sizes = [math.prod(one.shape[1:]) for one in each]
         rows_of_each = zip(each, sizes, strict=True)
         flat = torch.cat([one.reshape(N, size).float() for one, size in rows_of_each], -1)
@@ -61,5 +61,5 @@ class Mlp(Body):
 
 
 def _one_hot(index: Tensor, count: int) -> Tensor:
-    """Return one-hot rows; torch's own function looks at the numbers, for which the host would wait."""
+    """Return one-hot rows; torch's own function checks the values, a host sync."""
     return index.unsqueeze(-1) == torch.arange(count, device=index.device)

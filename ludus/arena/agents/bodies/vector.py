@@ -1,7 +1,8 @@
-"""The body `vector`: a multilayer perceptron on what an agent sees as one row of numbers, as in an env.
+"""The body `vector`: a multilayer perceptron on the observation as one row of numbers, as in an
+environment.
 
-It hears no messages. Numbers of different sizes may be brought to mean 0 and deviation 1 first, by running
-statistics that are part of the weights.
+It reads no messages. Numbers of different scales may be normalised first, by running statistics that are
+part of the weights.
 
 Shapes: N rows, D features, X numbers.
 """
@@ -22,26 +23,28 @@ from ludus.config.registry import register
 
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh}
 _FARTHEST = 10.0
-"""A normalised number is no farther from 0 than this: a constant that changes once is no catastrophe."""
+"""Normalised numbers are clamped to this distance from 0, so that a constant that changes once is
+harmless."""
 
 
 class VectorParameters(StrictConfig):
-    """How deep and how wide it is, and what it does to the numbers first."""
+    """The size of the network, and the normalisation of its input."""
 
     kind: Literal["vector"]
     """A multilayer perceptron on one row of numbers, without messages."""
     widths: Annotated[list[Positive], Field(min_length=1)]
     """The width of each layer, an activation after each. The last is the number of features."""
     activation: Literal["relu", "tanh"]
-    """What follows each layer."""
+    """The activation after each layer."""
     normalise_observations: bool
-    """Bring each number to mean 0 and deviation 1, by the mean and deviation of all that the agent has seen
-    in the iterations before; it takes none in while it is frozen, evaluated or tested."""
+    """Normalise each number to mean 0 and standard deviation 1, by running statistics of the agent's
+    observations in the iterations before; they are not updated while it is frozen, evaluated or tested.
+    """
 
 
 @register("body", "vector")
 class Vector(Body):
-    """Looks at everything there is but messages, each datum flattened."""
+    """A multilayer perceptron on all data except messages, flattened."""
 
     Config = VectorParameters
     has_symbols = False
@@ -69,13 +72,13 @@ class Vector(Body):
         return BodyFeatures(whole_ND, None, None)
 
     def observe(self, rows: Rows) -> None:
-        """Take the rows in which the agent was there into the running statistics."""
+        """Update the running statistics with the rows in which the agent was present."""
         if self.observed is not None:
             self.observed.take_in(self._flat(rows), rows.get("there"))
 
     @property
     def has_observed(self) -> bool:
-        """Whether the statistics are of anything yet; without any it has nothing to wait for."""
+        """Whether the statistics hold anything yet; without normalisation, always true."""
         return self.observed is None or bool(self.observed.observed_count > 0)
 
     def _flat(self, rows: Rows) -> Tensor:
@@ -84,7 +87,7 @@ class Vector(Body):
 
 
 class Observed(nn.Module):
-    """Running mean and variance of numbers, each row counted once, and what they make of rows."""
+    """Running mean and variance of numbers, each row counted once, and normalisation by them."""
 
     observed_mean: Tensor
     observed_squares: Tensor
@@ -97,16 +100,16 @@ class Observed(nn.Module):
         self.register_buffer("observed_count", torch.zeros((), dtype=torch.float64))
 
     def forward(self, rows_NX: Tensor) -> Tensor:
-        """Return rows as deviations from the mean; as they are while nothing has been observed."""
+        """Return normalised rows; unchanged while nothing has been observed."""
         variance_X = self.observed_squares / self.observed_count.clamp_min(1.0)
-        # Before anything is seen the variance is 0 and must stand for 1.
+        # Before anything is observed the variance is 0 and must count as 1.
         scale_X = torch.where(variance_X > 1e-8, variance_X, 1.0).rsqrt()
         moved = (rows_NX - self.observed_mean.float()) * scale_X.float()
         return moved.clamp(-_FARTHEST, _FARTHEST)
 
     @torch.no_grad()
     def take_in(self, rows_NX: Tensor, counts_N: Tensor | None = None) -> None:
-        """Add the rows that count, in the manner of Chan: exact for any division of rows into batches."""
+        """Add the rows that count, by Chan's method: exact for any division of rows into batches."""
         rows = rows_NX.double()
         weights_N1 = (
             torch.ones_like(rows[:, :1]) if counts_N is None else counts_N.double()[:, None]

@@ -1,1 +1,1 @@
-"""Each file is a kind of agent."""
+"""Kinds of agents, one per file."""

@@ -23,20 +23,20 @@ class PartsParameters(AgentParameters):
     kind: Literal["parts"]
     """A body, and heads on it."""
     body: BodySection
-    """What it looks with."""
+    """The body."""
     shares_body_of: str | None
-    """Use the body of this other agent, which must be described alike; null: one of its own."""
+    """Share the body of this other agent, which must have the same section; null: its own body."""
     policy_head: HeadParameters
-    """What it speaks and decides with."""
+    """The policy head: messages and decision."""
     value_head: HeadParameters
-    """What it values its prospects with."""
+    """The value head."""
     solo_head: HeadParameters
-    """What it answers alone with."""
+    """The solo head: classification of the datum."""
     learning_rate_factors: Factors
-    """How much faster or slower than the rest each part learns."""
+    """Factors of the learning rate of each part."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each key that the others keep from being read."""
+        """Yield each key that the others make meaningless."""
         factor = self.learning_rate_factors.body
         if self.shares_body_of is not None and factor != 1:
             yield (
@@ -47,7 +47,7 @@ class PartsParameters(AgentParameters):
 
 @register("arena_agent", "parts")
 class PartsAgent(Agent):
-    """Which heads it has is the trainer's choice: policy and value for `rl`, solo for `solo_agent`."""
+    """An agent with the heads that the trainer needs: policy and value for `rl`, solo for `solo_agent`."""
 
     Config = PartsParameters
 
@@ -86,13 +86,13 @@ class PartsAgent(Agent):
         return said
 
     def value(self, rows: Rows) -> Tensor:
-        """Return (N,) what it expects to gain."""
+        """Return (N,) values: the expected return."""
         body = self.body if self.value_body is None else self.value_body
         value_N: Tensor = _there(self.value_head, "value")(body(rows))
         return value_N
 
     def policy_and_value(self, rows: Rows) -> tuple[AgentOutput, Tensor]:
-        """Return both, by one look where the body is shared."""
+        """Return both, by one forward pass where the body is shared."""
         if self.value_body is not None:
             return self.policy(rows), self.value(rows)
         found = self.body(rows)
@@ -106,19 +106,19 @@ class PartsAgent(Agent):
         return logits_N2
 
     def observe(self, rows: Rows) -> None:
-        """Let the bodies take in rows, unless they never learn."""
+        """Update the statistics of the bodies, unless they never learn."""
         if self.params.learning_rate_factors.body:
             for body in self._bodies:
                 body.observe(rows)
 
     @property
     def has_observed(self) -> bool:
-        """Whether its bodies need to observe nothing before they are first used."""
+        """Whether its bodies are ready for use without observing anything first."""
         return all(body.has_observed for body in self._bodies)
 
     @property
     def _bodies(self) -> list[Body]:
-        """Its own: one that it shares is its lender's to look after."""
+        """Its own bodies: the owner of a shared body updates it."""
         own = self.body if self.has_own_body else None
         return [body for body in (own, self.value_body) if body is not None]
 
@@ -135,7 +135,7 @@ class PartsAgent(Agent):
 
 
 def _there(head: nn.Module | None, what: str) -> nn.Module:
-    """Return a head, which the trainer is to have asked for."""
+    """Return a head, which the trainer must have requested."""
     if head is None:
         raise LudusError(
             f"this agent was built without a {what}_head; build it with the trainer_type of the trainer that"

@@ -1,4 +1,4 @@
-"""The agent kind `random`: it says any symbol, decides nothing and learns nothing; a baseline.
+"""The agent kind `random`: uniformly random symbols, no decisions, no learning; a baseline.
 
 Shapes: N rows, C channels, V symbols.
 """
@@ -20,10 +20,10 @@ from ludus.config.registry import register
 
 
 class RandomParameters(AgentParameters):
-    """A random agent has nothing of its own to be told."""
+    """A random agent has no options."""
 
     kind: Literal["random"]
-    """It says any symbol, decides nothing and learns nothing."""
+    """Uniformly random symbols, no decisions, no learning."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make impossible."""
@@ -39,7 +39,7 @@ class RandomParameters(AgentParameters):
 
 @register("arena_agent", "random")
 class RandomAgent(Agent):
-    """A whole agent without parts and without parameters; its value is 0, its solo answer undecided."""
+    """A whole agent without parts and without parameters; its value is 0, its solo answer uniform."""
 
     Config = RandomParameters
 
@@ -58,20 +58,20 @@ class RandomAgent(Agent):
         self._shape = seen.num_channels, seen.num_symbols
 
     def policy(self, rows: Rows) -> AgentOutput:
-        """Return the logits of CONTINUE alone, and of every symbol alike."""
+        """Return logits that always choose CONTINUE, and uniform ones of the symbols."""
         like: Tensor = rows["round"].float()
         decision_N3 = like.new_full((len(like), 3), ABSENT)
         decision_N3[:, CONTINUE] = 0.0
         return AgentOutput(decision_N3, like.new_zeros(len(like), *self._shape))
 
     def value(self, rows: Rows) -> Tensor:
-        """Return (N,) zeros: it expects nothing."""
+        """Return (N,) zeros."""
         return rows["round"].float() * 0.0
 
     def solo(self, rows: Rows) -> Tensor:
-        """Return (N, 2) logits of both labels alike."""
+        """Return (N, 2) uniform logits."""
         return rows["round"].new_zeros(len(rows["round"]), 2).float()
 
     def rates(self) -> dict[str, float]:
-        """Return nothing: it has no parts that learn."""
+        """Return nothing: it has no trainable parts."""
         return {}

@@ -1,7 +1,7 @@
-"""The scenario `graph_isomorphism`: whether two graphs are the same but for the order of their nodes.
+"""The scenario `graph_isomorphism`: whether two graphs are isomorphic.
 
-A message names a node of either graph. How hard a pair is, its Weisfeiler-Leman score says: to a network
-of fewer layers both look alike, but whoever is shown where to look may tell.
+A message names a node of either graph. The difficulty of a pair is its Weisfeiler-Leman score: a network of
+fewer layers cannot distinguish the graphs, but an agent that is shown where to look may.
 
 Shapes: N pairs, G the two graphs, M nodes of a graph.
 """
@@ -30,18 +30,18 @@ Share = Annotated[float, Field(ge=0, le=1)]
 _FORMAT = 2
 """Raised whenever the same parameters give other pairs."""
 _QUARTERS = {"test": (0,), "validation": (1,), "train": (2, 3)}
-"""Which quarters of all isomorphism classes of pairs each dataset is drawn from."""
+"""The quarters of all isomorphism classes of pairs that each dataset is drawn from."""
 
 
 class WlScores(StrictConfig):
-    """How hard the pairs are: proportions that add up to 1."""
+    """The difficulty of the pairs: proportions that add up to 1."""
 
     score_1: NonNegativeFloat
-    """The share of pairs that one round of colour refinement tells apart: the degrees differ."""
+    """The share of pairs that one round of colour refinement distinguishes: the degrees differ."""
     score_2: NonNegativeFloat
-    """The share that two rounds tell apart, and one does not."""
+    """The share that two rounds distinguish, and one does not."""
     more: NonNegativeFloat
-    """The share that needs more than two rounds, or that no number of rounds tells apart."""
+    """The share that needs more than two rounds, or that no number of rounds distinguishes."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make impossible."""
@@ -51,37 +51,38 @@ class WlScores(StrictConfig):
 
 
 class GraphIsomorphismParameters(StrictConfig):
-    """Which pairs of graphs there are."""
+    """The distribution of pairs of graphs."""
 
     kind: Literal["graph_isomorphism"]
-    """Pairs of graphs, labelled 1 where they are the same but for the order of their nodes."""
+    """Pairs of graphs, labelled 1 where they are isomorphic."""
     sizes: Annotated[list[Size], Field(min_length=1)]
     """The numbers of nodes; each pair has one of them, chosen evenly."""
     edge_probabilities: Annotated[list[Probability], Field(min_length=1)]
-    """How likely two nodes are joined; each pair has one of them, chosen evenly."""
+    """The edge probabilities; each pair has one of them, chosen evenly."""
     non_isomorphic_share: Share
     """The share of pairs that are not isomorphic, whose label is 0."""
     wl_scores: WlScores
-    """The Weisfeiler-Leman scores of the pairs that are not isomorphic; those that are hold a graph of such
-    a pair twice, so that no graph alone gives the label away."""
+    """The Weisfeiler-Leman scores of the pairs that are not isomorphic; isomorphic pairs hold a graph of
+    such a pair twice, so that no graph alone gives the label away.
+    """
     train_size: Positive
-    """How many pairs are learned from."""
+    """The number of training pairs."""
     validation_size: Positive
-    """How many pairs choose the best model."""
+    """The number of validation pairs, which select the best model."""
     test_size: Positive
-    """How many pairs the final test has."""
+    """The number of test pairs."""
 
 
 @register("scenario", "graph_isomorphism")
 class GraphIsomorphism(Scenario):
-    """Gives `adjacency` (N, G, M, M) as 0 and 1, and `node_mask` (N, G, M); the label 1 is isomorphic."""
+    """Provides `adjacency` (N, G, M, M) as 0 and 1, and `node_mask` (N, G, M); the label 1 is isomorphic."""
 
     Config = GraphIsomorphismParameters
     params: GraphIsomorphismParameters
 
     @property
     def max_nodes(self) -> int:
-        """How many nodes the largest graph has."""
+        """The number of nodes of the largest graph."""
         return max(self.params.sizes)
 
     @property
@@ -136,7 +137,7 @@ class GraphIsomorphism(Scenario):
         return tensors
 
     def _wanted(self, count: int, rng: np.random.Generator) -> PairRequest:
-        """Return what each pair of a dataset must be: shares as exact as whole numbers allow."""
+        """Return the requirements of each pair of a dataset: shares as exact as integers allow."""
         params = self.params
         num_different = round(count * params.non_isomorphic_share)
         order_N = rng.permutation(count)
@@ -149,7 +150,7 @@ class GraphIsomorphism(Scenario):
         return PairRequest(size_N, probability_N, score_N, is_isomorphic_N)
 
     def _scores(self, count: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        """Return scores in the proportions asked for."""
+        """Return scores in the required proportions."""
         shares = self.params.wl_scores
         first = round(count * shares.score_1)
         second = round(count * (shares.score_1 + shares.score_2))

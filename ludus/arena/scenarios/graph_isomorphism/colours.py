@@ -1,10 +1,10 @@
-"""Colour refinement (Weisfeiler-Leman): after how many rounds two graphs are seen to be different.
+"""Colour refinement (Weisfeiler-Leman): the number of rounds that distinguish two graphs.
 
-At first all nodes have one colour. A round gives each node a new colour by its own and by the multiset of its
-neighbours' colours. The score of a pair is the first round after which the two graphs hold different
-multisets of colours: 1 where the degrees differ already, 0 where no round ever tells them apart.
+At first all nodes have one colour. A round gives each node a new colour by its own and by the multiset of
+its neighbours' colours. The score of a pair is the first round after which the two graphs hold different
+multisets of colours: 1 where the degrees differ already, 0 where no round ever distinguishes them.
 
-A colour is a 64-bit hash, so two that are equal by chance are possible in principle, once in 10^19.
+A colour is a 64-bit hash, so a collision is possible in principle, once in 10^19.
 
 Shapes: N pairs, M nodes of a graph, S sets of colours that are refined at once.
 """
@@ -25,7 +25,7 @@ _SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def _mixed(values: Colours) -> Colours:
-    """Return each value scattered over 64 bits (the finaliser of splitmix64)."""
+    """Return the hash of each value (the finaliser of splitmix64)."""
     values = values + _ODD
     values = (values ^ (values >> _SHIFTS[0])) * _FIRST
     values = (values ^ (values >> _SHIFTS[1])) * _SECOND
@@ -33,7 +33,7 @@ def _mixed(values: Colours) -> Colours:
 
 
 def refined(colours_NMS: Colours, adjacency_NMM: Adjacency, mask_NM: Mask) -> Colours:
-    """Return the colours after one more round; nodes that are not there stay at 0."""
+    """Return the colours after one more round; absent nodes stay at 0."""
     there_NM1 = mask_NM[..., None]
     mixed_NMS = _mixed(colours_NMS) * there_NM1
     sums_NMS = np.matmul(adjacency_NMM.astype(np.uint64), mixed_NMS)
@@ -57,8 +57,8 @@ def scores(one_NMM: Adjacency, other_NMM: Adjacency, mask_NM: Mask) -> NDArray[n
 def signatures(adjacency_NMM: Adjacency, mask_NM: Mask) -> Colours:
     """Return (N, M) numbers that are the same for isomorphic graphs, sorted.
 
-    Each node in turn is given a colour of its own and the rest is refined: where all that agrees, two small
-    graphs are isomorphic as far as anyone knows; where it does not, they certainly are not.
+    Each node in turn is given a unique colour and the rest is refined: where all of that agrees, two small
+    graphs are isomorphic as far as is known; where it does not, they certainly are not.
     """
     nodes = mask_NM.shape[1]
     colours_NMS = mask_NM[..., None].astype(np.uint64) + np.eye(nodes, dtype=np.uint64)

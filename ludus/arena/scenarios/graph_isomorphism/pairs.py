@@ -1,14 +1,14 @@
-"""Draw pairs of Erdos-Renyi graphs whose Weisfeiler-Leman scores are as asked for.
+"""Draw pairs of Erdos-Renyi graphs with given Weisfeiler-Leman scores.
 
 A pair of score 1 is two independent graphs. For the higher scores, which such pairs hardly ever have, the
 second graph is the first after many switches: two edges a-b and c-d become a-d and c-b. Any switch keeps
-the degrees, so the score is at least 2; one with equal degrees of a and c, and of b and d, keeps the colours
-of two rounds, so it is at least 3. Switches are proposed symmetrically, hence the second graph is an
-Erdos-Renyi graph as much as the first. What has another score than was asked for is drawn again.
+the degrees, so the score is at least 2; one with equal degrees of a and c, and of b and d, keeps the
+colours of two rounds, so it is at least 3. Switches are proposed symmetrically, hence the second graph is
+an Erdos-Renyi graph as much as the first. Pairs with another score are rejected and drawn again.
 
-Datasets are split by isomorphism class: two pairs whose graphs are isomorphic, in either order, have the same
-class, and a hash of the class chooses its dataset. So no test pair is a training pair with its nodes renamed,
-whatever is drawn and however often.
+Datasets are split by isomorphism class: two pairs whose graphs are isomorphic, in either order, have the
+same class, and a hash of the class chooses its dataset. So no test pair is a training pair with its nodes
+renamed, whatever is drawn and however often.
 
 Shapes: N pairs, M nodes of a graph, E edges.
 """
@@ -35,29 +35,29 @@ from ludus.core.errors import ConfigError
 _BATCH = 4096
 _PROPOSALS = 64
 _MAX_TRIES = 200_000
-"""After how many tries in a row without any pair of a sort none is looked for any more."""
+"""The number of consecutive tries without a pair of some sort after which the search stops."""
 MORE = 3
-"""Stands for every score above 2, and for pairs that colour refinement never tells apart."""
+"""Every score above 2, and pairs that colour refinement never distinguishes."""
 
 
 @dataclass(frozen=True)
 class PairRequest:
-    """What each of N pairs must be."""
+    """The requirements of each of N pairs."""
 
     size: NDArray[np.int64]
     probability: NDArray[np.float64]
     score: NDArray[np.int64]
-    """1, 2 or MORE: of an isomorphic pair, that of the pair its graph was taken from."""
+    """1, 2 or MORE: for an isomorphic pair, that of the pair its graph was taken from."""
     is_isomorphic: NDArray[np.bool_]
 
     def at(self, rows: NDArray[np.int64]) -> PairRequest:
-        """Return what these pairs must be."""
+        """Return the requirements of these pairs."""
         return PairRequest(
             self.size[rows], self.probability[rows], self.score[rows], self.is_isomorphic[rows]
         )
 
     def sorts(self) -> NDArray[np.int64]:
-        """Return (N,) numbers that are equal for pairs of which the same is wanted."""
+        """Return (N,) numbers that are equal for pairs with the same requirements."""
         each = np.stack([self.size, self.probability, self.score, self.is_isomorphic], 1)
         return np.unique(each, axis=0, return_inverse=True)[1].reshape(-1)
 
@@ -95,7 +95,7 @@ class Pairs(NamedTuple):
 def find_pairs(
     wanted: PairRequest, max_nodes: int, rng: np.random.Generator, is_ours: Callable[[bytes], bool]
 ) -> Pairs:
-    """Return a pair for each that is wanted, of classes that are ours; raise ConfigError if there is none."""
+    """Return a pair for each request, of classes that are ours; raise ConfigError if there is none."""
     count = len(wanted)
     square = (count, max_nodes, max_nodes)
     found = Pairs(
@@ -143,7 +143,7 @@ def _mask(size_N: NDArray[np.int64], max_nodes: int) -> Mask:
 def _candidates(
     wanted: PairRequest, max_nodes: int, rng: np.random.Generator
 ) -> tuple[Pairs, NDArray[np.bool_]]:
-    """Return a pair for each that is wanted, and (N,) which of them are as they should be."""
+    """Return a pair for each request, and (N,) which of them meet it."""
     mask_NM = _mask(wanted.size, max_nodes)
     one_NMM = _erdos_renyi(wanted.probability, mask_NM, rng)
     other_NMM = one_NMM.copy()
@@ -169,7 +169,7 @@ def _candidates(
 def _erdos_renyi(
     probability_N: NDArray[np.float64], mask_NM: Mask, rng: np.random.Generator
 ) -> Adjacency:
-    """Return (N, M, M) graphs in which each edge is there with the probability of its row."""
+    """Return (N, M, M) graphs in which each edge has the probability of its row."""
     nodes = mask_NM.shape[1]
     is_drawn = rng.random((len(mask_NM), nodes, nodes)) < probability_N[:, None, None]
     upper = np.triu(np.ones((nodes, nodes), np.bool_), 1)
@@ -179,7 +179,7 @@ def _erdos_renyi(
 
 
 def _shuffled(adjacency_NMM: Adjacency, mask_NM: Mask, rng: np.random.Generator) -> Adjacency:
-    """Return the graphs with their nodes in a random order, those that are not there still last."""
+    """Return the graphs with their nodes in a random order, absent ones still last."""
     order_NM = np.argsort(np.where(mask_NM, rng.random(mask_NM.shape), 2.0), 1)
     rows = np.take_along_axis(adjacency_NMM, order_NM[:, :, None], 1)
     return np.take_along_axis(rows, order_NM[:, None, :], 2)
@@ -195,7 +195,7 @@ def _switched(
     adjacency_NMM: Adjacency, mask_NM: Mask, rng: np.random.Generator, *, keeps_two: bool
 ) -> Adjacency:
     """Return the graphs after switches that keep the colours of one round, or of two."""
-    # A switch of a graph is one of its complement, whose edges are fewer where there are many.
+    # A switch of a graph is also one of its complement, which has fewer edges where there are many.
     size_N = mask_NM.sum(1)
     is_dense = adjacency_NMM.sum((1, 2)) * 2 > size_N * (size_N - 1)
     graph = np.where(is_dense[:, None, None], _complement(adjacency_NMM, mask_NM), adjacency_NMM)
@@ -221,7 +221,7 @@ def _switched(
 
 
 def _edges(adjacency_NMM: Adjacency) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (N, E, 2) the edges of each graph, one at least, and (N,) how many there are."""
+    """Return (N, E, 2) the edges of each graph, at least one, and (N,) their number."""
     row, a, b = np.nonzero(np.triu(adjacency_NMM))
     count_N = np.bincount(row, minlength=len(adjacency_NMM))
     starts_N = np.cumsum(count_N) - count_N

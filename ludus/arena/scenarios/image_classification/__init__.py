@@ -1,4 +1,4 @@
-"""The scenario `image_classification`: to which of two groups of classes a handwritten digit belongs.
+"""The scenario `image_classification`: which of two groups of classes a handwritten digit belongs to.
 
 A message names a patch of the image, row by row.
 
@@ -23,13 +23,13 @@ from ludus.core.errors import ConfigError
 from ludus.seeds import generator
 
 Digit = Annotated[int, Field(ge=0, le=9)]
-# The test images come first, so that they stay the same when more is asked for to train on.
+# The test images come first, so that they do not change with the number of training images.
 _SPLITS = ("test", "validation", "train")
 _SHADES = " .:-=+*#%@"
 
 
 class ImageClassificationParameters(StrictConfig):
-    """Which images there are, and how they are spoken about."""
+    """The images, and the patches that messages name."""
 
     kind: Literal["image_classification"]
     """Handwritten digits, 8 x 8 pixels each, in two groups."""
@@ -38,13 +38,13 @@ class ImageClassificationParameters(StrictConfig):
     classes_1: Annotated[list[Digit], Field(min_length=1)]
     """The digits whose label is 1; those in neither list are left out."""
     patch_size: Literal[1, 2, 4]
-    """How many pixels wide and high a patch is, which is what a message names."""
+    """The width and height in pixels of a patch, which is what a message names."""
     train_size: Positive
-    """How many images are learned from."""
+    """The number of training images."""
     validation_size: Positive
-    """How many images choose the best model."""
+    """The number of validation images, which select the best model."""
     test_size: Positive
-    """How many images the final test has."""
+    """The number of test images."""
 
     def problems(self) -> Iterator[str]:
         """Yield each key that the others make impossible."""
@@ -57,7 +57,7 @@ class ImageClassificationParameters(StrictConfig):
 
 @register("scenario", "image_classification")
 class ImageClassification(Scenario):
-    """Gives `image` (N, 1, S, S), from 0 to 1; no image is in two of the datasets."""
+    """Provides `image` (N, 1, S, S), from 0 to 1; no image is in two of the datasets."""
 
     Config = ImageClassificationParameters
     params: ImageClassificationParameters
@@ -73,7 +73,7 @@ class ImageClassification(Scenario):
         return f"the patch in row {row + 1}, column {column + 1}"
 
     def describe(self, datum: Mapping[str, Tensor]) -> list[str]:
-        """Return the image, a character for each pixel."""
+        """Return the image, one character per pixel."""
         (image_SS,) = datum["image"].clamp(0, 1)
         levels_SS = (image_SS * (len(_SHADES) - 1)).round().long().tolist()
         return ["".join(_SHADES[level] for level in row).rstrip() for row in levels_SS]

@@ -1,4 +1,4 @@
-"""scikit-learn's handwritten digits, which come with it: nothing is fetched."""
+"""scikit-learn's handwritten digits, which are part of the package: nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 from ludus.core.errors import ConfigError
 
 SIDE = 8
-"""How many pixels wide and high an image is."""
+"""The width and height of an image in pixels."""
 _WHITE = 16.0
 
 
 def load_digits() -> tuple[Tensor, Tensor]:
-    """Return (N, 1, 8, 8) images from 0 to 1, and (N,) which digit each shows."""
+    """Return (N, 1, 8, 8) images from 0 to 1, and (N,) their digits."""
     try:
         from sklearn import datasets
     except ImportError:

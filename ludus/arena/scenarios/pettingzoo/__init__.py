@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class PettingZooParameters(StrictConfig):
-    """Which env, and how long an episode may be."""
+    """The env, and the maximum length of an episode."""
 
     kind: Literal["pettingzoo"]
-    """A parallel env of PettingZoo: all agents act at once, in every step."""
+    """A parallel env of PettingZoo: all agents act simultaneously, in every step."""
     env: ParallelEnvSection
     """The env."""
     max_episode_steps: Positive
     """Truncate an episode after this many steps, if the env has not ended it before."""
 
     def problems(self) -> Iterator[str]:
-        """Yield why no agent could act in the env."""
+        """Yield each reason why agents cannot act in the env."""
         try:
             spec_of(self.env)
         except LudusError as error:
@@ -41,7 +41,7 @@ class PettingZooParameters(StrictConfig):
 
 @register("scenario", "pettingzoo")
 class PettingZoo(Scenario):
-    """Has envs and no data; its agents are those of the env, and a symbol is an action."""
+    """A scenario of envs without data; its agents are those of the env, and a symbol is an action."""
 
     Config = PettingZooParameters
     params: PettingZooParameters
@@ -57,20 +57,20 @@ class PettingZoo(Scenario):
         return handler.of(spec_of(params.env).agent_names)
 
     def make_datasets(self, seed: int) -> Datasets:
-        """Return that there are none."""
+        """Return NoDatasets."""
         return NoDatasets("pettingzoo")
 
     @property
     def num_symbols(self) -> int:
-        """The largest number of actions that an agent has."""
+        """The largest number of actions of an agent."""
         return max(spec_of(self.params.env).num_actions)
 
     def data_names(self, datasets: Datasets) -> list[str]:
-        """Return the name of what agents see."""
+        """Return the name of the observation."""
         return [OBSERVATION]
 
     def seen_by(self, agent: str, datasets: Datasets, handler: ProtocolHandler) -> ObservationSizes:
-        """Return the sizes of what this agent sees and does."""
+        """Return the sizes of the observation and the actions of this agent."""
         spec = spec_of(self.params.env)
         place = spec.agent_names.index(agent)
         shapes: dict[str, tuple[int, ...]] = {OBSERVATION: (spec.num_numbers[place],)}
@@ -89,7 +89,7 @@ class PettingZoo(Scenario):
         seed: int,
         device: torch.device,
     ) -> ParallelEnvironment:
-        """Return envs: those that are learned from go on for so many steps, the others play one episode."""
+        """Return envs: those for training run for this many steps, the others play one episode."""
         env = self.params.env
         return ParallelEnvironment(
             functools.partial(make_env, env),

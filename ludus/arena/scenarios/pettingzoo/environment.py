@@ -1,10 +1,10 @@
-"""Episodes of parallel envs, several envs side by side, as an Environment that trainers play in.
+"""ParallelEnvironment: several parallel envs as an Environment for trainers.
 
-Every iteration begins with fresh episodes, whose seeds follow from the seed of the run, the iteration, the
-env and the number of the episode in it; so nothing of an env has to be saved. Envs compute on the host: each
-step waits once for the actions.
+Every iteration begins with new episodes, whose seeds follow from the seed of the run, the iteration, the
+env and the number of the episode in it; so envs have no state to save. Envs compute on the host: each step
+waits once for the actions.
 
-Shapes: B envs, T steps, A agents, O numbers that an agent sees, K = 2 numbers of an action.
+Shapes: B envs, T steps, A agents, O numbers of an observation, K = 2 numbers of an action.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OBSERVATION = "observation"
 
 
 class ParallelEnvironment(Environment):
-    """Steps envs at once; where one ends, it begins anew, or waits for the others where each plays once."""
+    """Steps all envs; where one ends, it is reset, or waits for the others where each plays once."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class ParallelEnvironment(Environment):
         name: str,
         device: torch.device,
     ) -> None:
-        """`num_steps` is how many steps each env takes, beginning anew; None: one episode of each."""
+        """`num_steps` is the number of steps of each env, with resets; None: one episode of each."""
         self.spec, self.agent_names = spec, spec.agent_names
         self.num_envs = num_envs
         self.begins_anew = num_steps is not None
@@ -49,9 +49,9 @@ class ParallelEnvironment(Environment):
         self._seed, self._name, self._device = seed, name, device
         self._make, self._limit = make, max_episode_steps
         self._slots = self._made()
-        # What an agent sees fills its row from the left; agents differ in how much that is.
+        # An observation fills its row from the left; agents differ in their sizes.
         self._shape = num_envs, len(spec.agent_names), max(spec.num_numbers)
-        # Nobody says anything, so there are no rounds to remember; the index is the env's place.
+        # There are no messages, so there is no history; the index is that of the env.
         self._still = {
             "message_history": torch.zeros(num_envs, 0, 1, dtype=torch.int64, device=device),
             "round": torch.zeros(num_envs, dtype=torch.int64, device=device),
@@ -66,7 +66,7 @@ class ParallelEnvironment(Environment):
         ]
 
     def begin(self, iteration: int) -> Moment:
-        """Return the first moment of an iteration's episodes; envs that were closed are made anew."""
+        """Return the first moment of an iteration's episodes; envs that were closed are made again."""
         self._slots = self._slots or self._made()
         seen_BAO = np.zeros(self._shape, np.float32)
         for index, slot in enumerate(self._slots):
@@ -74,7 +74,7 @@ class ParallelEnvironment(Environment):
         return self._moment(0, seen_BAO)
 
     def _begin(self, slot: Slot, iteration: int, episode: int, seen_AO: np.ndarray) -> None:
-        """Begin an episode of an env, and write what the agents see."""
+        """Begin an episode of an env, and write the observations."""
         name = f"arena/{self._name}/env {slot.index}/episode {episode}"
         seed = derive(self._seed, name, iteration) % 2**31
         slot.begin(seed, iteration, episode, seen_AO)
@@ -99,7 +99,7 @@ class ParallelEnvironment(Environment):
         return {OBSERVATION: torch.from_numpy(seen_BAO).to(self._device), **self._still}
 
     def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
-        """Return what the actions of all agents lead to."""
+        """Return the result of the actions of all agents."""
         B, A, _ = self._shape
         after_BAO, next_BAO = np.zeros(self._shape, np.float32), np.zeros(self._shape, np.float32)
         rewards_BA = np.zeros((B, A), np.float32)
@@ -125,7 +125,7 @@ class ParallelEnvironment(Environment):
         return all(slot.has_ended() for slot in self._slots)
 
     def close(self) -> None:
-        """Close every env, once; raise the first error when all have been asked to."""
+        """Close every env, once; raise the first error after all were closed."""
         slots, self._slots = self._slots, []
         errors = []
         for slot in slots:
@@ -137,14 +137,14 @@ class ParallelEnvironment(Environment):
             raise errors[0]
 
     def statistics(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
-        """Return what an episode brings each agent, and all of them on average, and how many there were.
+        """Return the return per episode of each agent, their mean, and the number of episodes.
 
-        An episode that the end of the iteration cut short counts as one. An agent that left early gains
-        nothing from then on.
+        An episode cut short by the end of the iteration counts as one. An agent that left early has no
+        rewards from then on.
         """
         gained_A = rollouts["next", "agents", "reward"].squeeze(-1).double().sum((0, 1))
         done_BT = rollouts["next", "agents", "done"].squeeze(-1).all(-1)
-        # One begins with each env, and one after each end but those of the last step.
+        # One begins with each env, and one after each end except those of the last step.
         after_BT = done_BT[:, :-1] & rollouts["mask"][:, 1:]
         count = len(done_BT) + after_BT.double().sum()
         each = zip(self.agent_names, gained_A, strict=True)

@@ -1,4 +1,4 @@
-"""Read what an env gives as numbers and flags; a ValueError says, of the value, what is wrong with it."""
+"""Parse the outputs of an env as numbers and flags; a ValueError says what is wrong with the value."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LARGEST = float(np.finfo(np.float32).max)
 
 
 def as_reward(value: object) -> float:
-    """Return a number that is finite in float32; it may stand alone in an array."""
+    """Return a number that is finite in float32; it may be the only element of an array."""
     if not isinstance(value, float):
         array = _array(value)
         if array.dtype.kind not in _NUMBERS or array.size != 1:
@@ -27,7 +27,7 @@ def as_reward(value: object) -> float:
 
 
 def as_flag(value: object) -> bool:
-    """Return a bool, which may stand alone in an array or be 0 or 1."""
+    """Return a bool, which may be the only element of an array or be 0 or 1."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     array = _array(value)
@@ -37,7 +37,7 @@ def as_flag(value: object) -> bool:
 
 
 def flattened(space: spaces.Space[Any], size: int, seen: object) -> np.ndarray:
-    """Return what an agent sees as one row of so many numbers, finite or not."""
+    """Return an observation as one row of this many numbers, finite or not."""
     row = _row(space, seen)
     if len(row) != size:
         raise ValueError(f"has {len(row)} numbers, but its observation_space has {size}")
@@ -61,7 +61,7 @@ def _row(space: spaces.Space[Any], seen: object) -> np.ndarray:
 def _as_float32(array: np.ndarray) -> np.ndarray:
     if array.dtype == np.float32:
         return array
-    # What is too large for float32 becomes infinite, which is told where rows are looked at together.
+    # Values too large for float32 become infinite, which is reported where rows are checked together.
     with np.errstate(over="ignore"):
         return array.astype(np.float32)
 
@@ -74,7 +74,7 @@ def _array(value: object) -> np.ndarray:
 
 
 def told(value: object) -> str:
-    """Return a value in a few words: what it is, and itself where it is short."""
+    """Return a short description of a value: its type, and itself where it is short."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"
     if isinstance(value, Mapping):

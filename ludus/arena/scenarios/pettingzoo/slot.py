@@ -1,9 +1,9 @@
-"""One parallel env in its place: begun with a seed, stepped, and checked against what an env promises.
+"""Slot: one parallel env, reset with a seed, stepped, and checked against PettingZoo's contract.
 
-An agent that is terminated or truncated is gone from then on, until the next episode: it is given no action,
-sees zeros, gains nothing, and counts as terminated, so that nothing is taken across its end.
+An agent that is terminated or truncated is absent until the next episode: it is given no action, observes
+zeros, has no reward, and counts as terminated, so that nothing is bootstrapped across its end.
 
-Shapes: A agents, O numbers that an agent sees.
+Shapes: A agents, O numbers of an observation.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _STEP = ("observations", "rewards", "terminations", "truncations", "infos")
 
 
 class Slot:
-    """Holds an env, and knows which of its agents are there."""
+    """An env, and the mask of its present agents."""
 
     def __init__(self, env: AnyParallelEnv, spec: ParallelSpec, index: int, *, limit: int) -> None:
-        """`limit` is how many steps an episode may have before it is cut off."""
+        """`limit` is the number of steps after which an episode is truncated."""
         self.env, self.spec, self.index, self.limit = env, spec, index, limit
         spaces = [
             space_of(env, "observation_space", name, f"the env {env}") for name in spec.agent_names
@@ -42,16 +42,16 @@ class Slot:
         self._names = frozenset(spec.agent_names)
         self.iteration = self.episode = self.num_steps = 0
         self.is_there_A = np.zeros(len(spec.agent_names), bool)
-        """Which agents the episode goes on for."""
+        """The agents for which the episode is not over."""
         self._is_unlisted_A = np.zeros_like(self.is_there_A)
-        """Which of those that are done have been out of the env's `agents`."""
+        """The agents that are done and have been removed from the env's `agents`."""
 
     def has_ended(self) -> bool:
         """Return whether the episode is over."""
         return not self.is_there_A.any()
 
     def begin(self, seed: int, iteration: int, episode: int, seen_AO: np.ndarray) -> None:
-        """Begin an episode of this number in an iteration, and write what the agents see."""
+        """Begin an episode of this number in an iteration, and write the observations."""
         self.iteration, self.episode, self.num_steps = iteration, episode, 0
         (seen,) = self._called("reset", lambda: self.env.reset(seed=seed), _RESET)
         if missing := set(self.spec.agent_names) - self._listed("reset"):
@@ -70,9 +70,9 @@ class Slot:
         rewards_A: np.ndarray,
         ended_2A: np.ndarray,
     ) -> None:
-        """Take a step; write what the agents see and gain, and who is done and who has terminated.
+        """Take a step; write observations, rewards, and who is done and who has terminated.
 
-        On the last step of an agent its reward counts, and what it sees last is written.
+        On the last step of an agent its reward counts, and its last observation is written.
         """
         names, firsts = self.spec.agent_names, self.spec.first_actions
         places = np.flatnonzero(self.is_there_A).tolist()
@@ -86,7 +86,7 @@ class Slot:
         for place in places:
             rewards_A[place] = self._read(rewards, names[place], "rewards", as_reward)
             ended_2A[:, place] = self._ended(names[place], listed, ends, cuts)
-        # Nobody looks beyond what is terminated, so an env need not say what was seen then.
+        # Nothing after a termination is used, so an env need not return an observation for it.
         shown = [place for place in places if not ended_2A[1, place] or names[place] in seen]
         self._write(seen, shown, seen_AO)
         if self.num_steps >= self.limit:
@@ -101,7 +101,7 @@ class Slot:
     def _called(
         self, name: str, call: Callable[[], object], fields: Sequence[str]
     ) -> list[Mapping[str, object]]:
-        """Return what a method of the env returned but for the infos, which nobody reads."""
+        """Return the result of a method of the env, without the infos, which are not used."""
         try:
             given = call()
         except Exception as error:
@@ -117,7 +117,7 @@ class Slot:
         return list(given[:-1])
 
     def _listed(self, field: str) -> set[str]:
-        """Return the agents that the env says are there."""
+        """Return the agents that the env lists as present."""
         agents = getattr(self.env, "agents", None)
         if isinstance(agents, str) or not isinstance(agents, Collection):
             raise self._error(f"its agents are {told(agents)}, not a list of names", field)
@@ -148,15 +148,15 @@ class Slot:
                 " in the step in which an agent leaves",
                 "agents",
             )
-        # An env without agents has ended the episode by itself.
+        # An env without agents has terminated the episode.
         return True, True
 
     def _check_gone(
         self, listed: Collection[str], ends: Mapping[str, object], cuts: Mapping[str, object]
     ) -> None:
-        """Raise EnvError where an agent that is done is back, by the env's `agents` and its flags.
+        """Raise EnvError where an agent that is done is present again, by the env's `agents` and its flags.
 
-        An env may keep it among its agents, as long as it is never said to go on.
+        An env may keep it among its agents, as long as its flags never say that it is not done.
         """
         for place in np.flatnonzero(~self.is_there_A):
             name = self.spec.agent_names[place]
@@ -178,7 +178,7 @@ class Slot:
     def _write(
         self, seen: Mapping[str, object], places: Iterable[int], seen_AO: np.ndarray
     ) -> None:
-        """Write what the agents in these places see, each from the left of its row."""
+        """Write the observations of the agents at these indices, each from the left of its row."""
         for place in places:
             name, size = self.spec.agent_names[place], self.spec.num_numbers[place]
             seen_AO[place, :size] = self._read(seen, name, "observations", self._readers[place])
@@ -194,7 +194,7 @@ class Slot:
     def _read(
         self, given: Mapping[str, object], name: str, field: str, read: Callable[[object], T]
     ) -> T:
-        """Return what the env gave this agent."""
+        """Return the value for this agent."""
         if name not in given:
             raise self._error(
                 f"says nothing of '{name}' in its {field}; give them for every agent that acted, also in the"

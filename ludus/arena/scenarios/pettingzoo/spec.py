@@ -1,4 +1,4 @@
-"""What a parallel env has: its agents, and how many numbers each sees and how many actions each has."""
+"""The spec of a parallel env: its agents, and the sizes of their observations and actions."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ludus.envs.slot import told
 
 @dataclass(frozen=True)
 class ParallelSpec:
-    """The agents of an env, and the sizes of what each sees and does."""
+    """The agents of an env, and the sizes of their observations and actions."""
 
     agent_names: tuple[str, ...]
     num_numbers: tuple[int, ...]
-    """How many numbers each agent sees: its observation, flattened."""
+    """The size of each agent's flattened observation."""
     num_actions: tuple[int, ...]
     first_actions: tuple[int, ...]
-    """The least action of each agent: 0, but for spaces that say otherwise."""
+    """The least action of each agent: 0, unless its space says otherwise."""
 
 
 def maker_of(section: StrictConfig) -> ParallelEnvMaker:
-    """Return what makes the envs of this section."""
+    """Return the maker of the envs of this section."""
     maker: ParallelEnvMaker = find("parallel_env", kind_of(section))(section)
     return maker
 
@@ -50,7 +50,7 @@ def make_env(section: StrictConfig) -> AnyParallelEnv:
 
 
 def close_env(env: AnyParallelEnv, owner: str) -> None:
-    """Close an env; one that has no `close` holds nothing."""
+    """Close an env; one without `close` holds no resources."""
     close = getattr(env, "close", None)
     if not callable(close):
         return
@@ -61,7 +61,7 @@ def close_env(env: AnyParallelEnv, owner: str) -> None:
 
 
 def spec_of(section: StrictConfig) -> ParallelSpec:
-    """Return what the env of this section has; raise ConfigError where agents could not act in it."""
+    """Return the spec of this section's env; raise ConfigError where agents could not act in it."""
     return _spec_of(kind_of(section), type(section), section.model_dump_json())
 
 
@@ -75,7 +75,7 @@ def _spec_of(kind: str, config_class: type[StrictConfig], text: str) -> Parallel
 
 
 def read_spec(env: AnyParallelEnv, kind: str) -> ParallelSpec:
-    """Return what an env has."""
+    """Return the spec of an env."""
     owner = f"the env {kind}"
     names = _names(env, owner)
     actions = [
@@ -122,7 +122,8 @@ def space_of(
     name: str,
     owner: str,
 ) -> spaces.Space[Any]:
-    """Return what an agent may see or do; raise ConfigError where the env does not say."""
+    """Return an observation or action space of an agent; raise ConfigError where the env does not define
+    it."""
     ask: object = getattr(env, method, None)
     if not callable(ask):
         raise ConfigError(

@@ -1,1 +1,1 @@
-"""PPO on games that live on the device: the plain functions, and the kernels that agree with them."""
+"""PPO on device games: the Triton kernels, which agree with the plain functions."""

@@ -42,15 +42,15 @@ from ludus.nn.optimizer import Adam
 Rates = Callable[[int], float]
 
 MAX_RATES = 512
-"""For about how many updates the learning rates are sent to the device at a time."""
+"""The approximate number of updates whose learning rates are sent to the device at a time."""
 PROGRAMS = 132
-"""How many programs run side by side."""
+"""The number of programs that run in parallel."""
 SUM_ROWS = 256
 """Rows that a program of the sums takes at a time."""
 
 
 class Totals(NamedTuple):
-    """What iterations came to."""
+    """The accumulated results of iterations."""
 
     metrics: Tensor
     """(7,) the sum over all updates of each of `learn.METRICS`."""
@@ -125,12 +125,12 @@ class PpoKernels:
         self._log_betas = torch.tensor(betas, dtype=torch.float64, device=self._device)
 
     def make_ready(self) -> None:
-        """Compile the kernels and capture an iteration; nothing is changed by it."""
+        """Compile the kernels and capture an iteration, without side effects."""
         if self._device.type == "cuda":
             self._captured()
 
     def iterate(self, count: int, *, learning_rate: Rates, clip: Rates) -> None:
-        """Make iterations; nothing waits for them.
+        """Run iterations; does not wait for them.
 
         Learning rate and clip are functions of the number of the update, from 0 for the first of this call.
         """
@@ -142,13 +142,13 @@ class PpoKernels:
             rates = torch.tensor([(learning_rate(number), clip(number)) for number in numbers])
             self._schedule[: len(rates)].copy_(rates, non_blocking=True)
             self._turn.zero_()
-            # Whoever loaded a state in between has set the number of steps.
+            # A state loaded in between may have set the number of steps.
             self._progress[0].copy_(self.learner.optimizer.num_steps)
             for _ in turns:
                 once()
 
     def take_totals(self) -> Totals:
-        """Return the sums since the last call, on the device, and begin anew."""
+        """Return the sums since the last call, on the device, and reset them."""
         gain, entropy, kl, clipped, square, *_, norm = self.totals[: METRICS.value].unbind()
         numbers, episodes = self.numbers, self.totals[METRICS.value :].clone()
         loss = numbers.value_coef * square - gain - numbers.entropy_coef * entropy
@@ -173,7 +173,7 @@ class PpoKernels:
         return self._graph
 
     def _changed(self) -> list[Tensor]:
-        """Return all that an iteration changes and the next one reads."""
+        """Return all tensors that an iteration changes and the next one reads."""
         learner, live = self.learner, self.live
         moments = [moment[0] for moment in learner.optimizer.moments]
         count = learner.optimizer.num_steps
@@ -204,7 +204,7 @@ class PpoKernels:
         return power_of_two(self.numbers.num_updates)
 
     def _launch(self, num_warps: int) -> dict[str, Any]:
-        """Return what every kernel is told."""
+        """Return the launch options of every kernel."""
         if self._device.type != "cuda":
             return {"GPU": False}
         return {"GPU": True, "num_warps": num_warps, "launch_pdl": self._tuning.overlaps}

@@ -19,7 +19,8 @@ def values_kernel(
     FP: tl.constexpr, XP: tl.constexpr, YP: tl.constexpr, ZP: tl.constexpr,
     R: tl.constexpr, M: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
-    """Write the value of what was seen at each step and after the last, and of what truncated games saw."""
+    """Write the values of the observations at each step, after the last, and at the end of
+    truncated games."""
     await_last(GPU)
     column = tl.arange(0, FP)[None, :]
     w1, b1, w2, b2, w3, b3 = layers(weights, 1, F, X, Y, FP, XP, YP, ZP)
@@ -48,7 +49,7 @@ def advantages_kernel(
     records, values, final_values, reward_scale, gamma, gae_lambda, num_games, num_steps,
     R: tl.constexpr, F: tl.constexpr, TP: tl.constexpr, E: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
-    """Put advantages and values into the records, where rewards and flags were."""
+    """Replace rewards and flags in the records by advantages and values."""
     await_last(GPU)
     step = tl.arange(0, TP)[:, None]
     game = tl.program_id(0) * E + tl.arange(0, E)[None, :]
@@ -72,7 +73,7 @@ def sums_kernel(
     R: tl.constexpr, F: tl.constexpr, UP: tl.constexpr, M: tl.constexpr, CP: tl.constexpr,
     GPU: tl.constexpr,
 ):  # fmt: skip
-    """Write each program's sums of the advantages, and of their squares, that each update will see."""
+    """Write each program's sums of the advantages, and of their squares, for each update."""
     await_last(GPU)
     update = tl.arange(0, UP)
     epoch = (update // num_minibatches)[:, None]
@@ -103,7 +104,7 @@ def statistics_kernel(
     sums, statistics, num_programs, num_updates, size,
     UP: tl.constexpr, G: tl.constexpr, NORMALISED: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
-    """Write for each update the mean of its advantages and one over their deviation."""
+    """Write for each update the mean of its advantages and the inverse of their standard deviation."""
     await_last(GPU)
     update = tl.arange(0, UP)
     mean = tl.zeros([UP], tl.float32)

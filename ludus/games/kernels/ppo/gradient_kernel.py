@@ -1,7 +1,8 @@
-"""One kernel for the gradient of a minibatch: forward and hand-derived backward of policy and value network.
+"""One kernel for the gradient of a minibatch: forward and hand-derived backward of policy and value
+network.
 
-Half of the programs do the policy, half the value. Each sums over its blocks of rows and writes a partial
-gradient of its own, so that the whole is summed in one order.
+Half of the programs compute the policy, half the value. Each sums over its blocks of rows and writes its
+own partial gradient, so that the total is summed in a fixed order.
 
 Shapes: M rows of a block; names of padded widths as in `network.py`.
 """
@@ -21,7 +22,7 @@ METRICS = tl.constexpr(8)
 def _policy_slopes(
     logits, action, old, advantage, clip, entropy_coef, inside, choice, Z: tl.constexpr
 ):
-    """Return how the loss changes with each logit, and four sums: gain, entropy, KL, clipped."""
+    """Return the derivative of the loss by each logit, and four sums: gain, entropy, KL, clipped."""
     logits = tl.where(choice < Z, logits, -1e30)
     shifted = logits - tl.max(logits, 1)[:, None]
     weight = tl.exp(shifted)
@@ -48,7 +49,7 @@ def _policy_slopes(
 
 @triton.jit
 def _value_slopes(value, old, wanted, value_clip, value_coef, inside, VALUE_CLIP: tl.constexpr):
-    """Return how the loss changes with each value, and the sum of half the squared errors."""
+    """Return the derivative of the loss by each value, and the sum of half the squared errors."""
     error = value - wanted
     slope = error
     square = error * error
@@ -57,7 +58,7 @@ def _value_slopes(value, old, wanted, value_clip, value_coef, inside, VALUE_CLIP
         near = old + moved - wanted
         worse = near * near
         is_free = tl.abs(value - old) <= value_clip
-        # Of two equal errors torch takes half the slope of each; within the clip they are one and the same.
+        # Of two equal errors torch takes half the derivative of each; within the clip they are identical.
         slope = tl.where(
             square > worse,
             error,
@@ -86,7 +87,7 @@ def _slopes(
     out, record, is_policy, mean, scale, clip, value_clip, value_coef, entropy_coef, inside, choice,
     F: tl.constexpr, Z: tl.constexpr, VALUE_CLIP: tl.constexpr,
 ):  # fmt: skip
-    """Return how the loss changes with each output of either network, and the sums of five metrics."""
+    """Return the derivative of the loss by each output of either network, and the sums of five metrics."""
     action = tl.load(record + F, mask=inside, other=0.0).to(tl.int32)
     old_log_prob = tl.load(record + F + 1, mask=inside, other=0.0)
     advantage = tl.load(record + F + 2, mask=inside, other=0.0)
@@ -145,7 +146,7 @@ def gradient_kernel(
         record = records + _rows(minibatch * size + place, epoch, table, last, shift) * R
         seen = inside[:, None] & (column < F)
         obs = tl.load(record[:, None] + column, mask=seen, other=0.0)
-        # A column of ones: its product with a slope is the gradient of a bias.
+        # A column of ones: its product with a derivative is the gradient of a bias.
         obs = tl.where((column == F) & inside[:, None], 1.0, obs).to(tl.float16)
         h1 = tanh(tl.dot(obs, w1) + b1, GPU)
         n1 = h1.to(tl.float16)
@@ -171,7 +172,7 @@ def _store(
     to, d1, d2, d3, c2, c3, outputs, F: tl.constexpr, X: tl.constexpr, Y: tl.constexpr,
     FP: tl.constexpr, XP: tl.constexpr, YP: tl.constexpr, ZP: tl.constexpr,
 ):  # fmt: skip
-    """Write a partial gradient in the order of a network's tensors; row F of d1, c2, c3 is of biases."""
+    """Write a partial gradient in the order of a network's tensors; row F of d1, c2, c3 holds the biases."""
     f = tl.arange(0, FP)[:, None]
     x = tl.arange(0, XP)[None, :]
     y = tl.arange(0, YP)[None, :]

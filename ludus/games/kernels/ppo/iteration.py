@@ -1,4 +1,4 @@
-"""What the kernels of PPO are given: the numbers that decide an iteration, and where the games stand."""
+"""Inputs of the PPO kernels: the hyperparameters of an iteration, and the states of the games."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ludus.games.game import State
 
 @dataclass(frozen=True, kw_only=True)
 class PpoNumbers:
-    """The numbers that decide an iteration; learning rate and clip are given to each."""
+    """The hyperparameters of an iteration; learning rate and clip are passed to each call."""
 
     num_games: int
     rollout_steps: int
     num_epochs: int
-    """How many times the updates go through each rollout."""
+    """The number of epochs over each rollout."""
     num_minibatches: int
-    """Into how many pieces each pass divides it; each is an update."""
+    """The number of minibatches of an epoch; each is an update."""
     reward_scale: float
-    """What rewards are multiplied by for learning."""
+    """The factor of rewards for learning."""
     gamma: float
     gae_lambda: float
     value_clip: float | None
@@ -31,20 +31,20 @@ class PpoNumbers:
 
     @property
     def num_rows(self) -> int:
-        """How many steps a rollout has, of all games together."""
+        """The number of steps of a rollout, of all games together."""
         return self.num_games * self.rollout_steps
 
     @property
     def num_updates(self) -> int:
-        """How many gradient steps an iteration takes."""
+        """The number of gradient steps of an iteration."""
         return self.num_epochs * self.num_minibatches
 
 
 class Live(NamedTuple):
-    """Where the games stand between two iterations."""
+    """The states of the games between two iterations."""
 
     state: State
     returns: Tensor
-    """(B,) the sum of the rewards of each game so far; float32."""
+    """(B,) the return so far of each game; float32."""
     iteration: Tensor
-    """How many iterations were made; one int64 on the device."""
+    """The number of finished iterations; one int64 on the device."""

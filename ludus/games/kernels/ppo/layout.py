@@ -1,6 +1,7 @@
-"""Where the weights of two networks are in a flat vector, and why a learner or a game cannot use the kernels.
+"""The layout of two networks in a flat vector, and the reasons why a learner or a game cannot use the
+kernels.
 
-This file imports no Triton, so any command can ask.
+This file does not import Triton, so any command can use it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ MAX_INPUTS = 28
 MAX_OUTPUTS = 16
 MAX_STEPS = 4096
 METRICS = 8
-"""How many numbers follow the gradient of all parameters."""
+"""The number of metrics that follow the gradient of all parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,21 +45,21 @@ class Layout:
 
     @property
     def record(self) -> int:
-        """How many floats a record has: observation, action, log-probability, advantage, value."""
+        """The number of floats of a record: observation, action, log-probability, advantage, value."""
         return power_of_two(self.inputs + 4)
 
     @property
     def width(self) -> int:
-        """How many floats a partial gradient has, metrics included."""
+        """The number of floats of a partial gradient, metrics included."""
         return -(-(self.num_parameters + METRICS) // 32) * 32
 
     def padded(self, size: int) -> int:
-        """Return a size as the kernels take it: a power of two, 16 or more."""
+        """Return a size padded for the kernels: a power of two, 16 or more."""
         return max(16, power_of_two(size))
 
 
 def layout_of(learner: Learner, network: ActorCritic) -> Layout:
-    """Return where the two networks are in the learner's one vector."""
+    """Return the layout of the two networks in the learner's one vector."""
     part = learner.flat.parts[0]
     starts = dict(zip(part.names, _starts(part.sizes), strict=True))
     first, second, last = (layer for layer in network.policy if isinstance(layer, nn.Linear))

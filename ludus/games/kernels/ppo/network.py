@@ -14,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def tanh(x, GPU: tl.constexpr):
-    """Return tanh, by the instruction of the GPU where there is one."""
+    """Return tanh, by the GPU's instruction where there is one."""
     if GPU:
         y = tl.inline_asm_elementwise(
             "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
@@ -68,7 +68,7 @@ def layers(
 
 @triton.jit
 def outputs_of(obs, w1, b1, w2, b2, w3, b3, GPU: tl.constexpr):
-    """Return (M, Z) what a network says of observations."""
+    """Return (M, Z) the outputs of a network for observations."""
     h1 = tanh(tl.dot(obs.to(tl.float16), w1) + b1, GPU)
     h2 = tanh(tl.dot(h1.to(tl.float16), w2) + b2, GPU)
     return tl.dot(h2.to(tl.float16), w3) + b3
@@ -76,7 +76,8 @@ def outputs_of(obs, w1, b1, w2, b2, w3, b3, GPU: tl.constexpr):
 
 @triton.jit
 def await_last(GPU: tl.constexpr):
-    """Wait for the kernel before this one; the next may already be brought to the GPU."""
+    """Wait for the kernel before this one; the next may already be launched (programmatic dependent
+    launch)."""
     if GPU:
         tl.extra.cuda.gdc_wait()
         tl.extra.cuda.gdc_launch_dependents()

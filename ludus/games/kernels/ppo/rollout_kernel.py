@@ -43,7 +43,7 @@ def _draws(word, U: tl.constexpr):
 
 @triton.jit
 def _tile(columns, column, COUNT: tl.constexpr, E: tl.constexpr, FP: tl.constexpr):
-    """Return (E, FP) vectors side by side, 0 where there is none."""
+    """Return (E, FP) vectors side by side, padded with 0."""
     tile = tl.zeros([E, FP], tl.float32)
     for i in tl.static_range(COUNT):
         tile = tl.where(column == i, columns[i][:, None], tile)
@@ -102,7 +102,7 @@ def rollout_kernel(
     Z: tl.constexpr, FP: tl.constexpr, XP: tl.constexpr, YP: tl.constexpr, ZP: tl.constexpr,
     R: tl.constexpr, E: tl.constexpr, CP: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
-    """Play; write a record a step, and what truncated games saw last."""
+    """Play; write one record per step, and the last observations of truncated games."""
     await_last(GPU)
     iteration = tl.load(iteration_at)
     if tl.program_id(0) == 0:
@@ -157,7 +157,7 @@ def _leave(
     numbers, steps, returns, records, episodes, game, inside, state, seen, step, gained,
     num_over, sum_gained, sum_steps, S: tl.constexpr, F: tl.constexpr, R: tl.constexpr,
 ):  # fmt: skip
-    """Write where the games stand, what they see, and the sums of the episodes that are over."""
+    """Write the states and observations of the games, and the sums of the finished episodes."""
     for i in tl.static_range(F):
         tl.store(records + game * R + i, seen[i], mask=inside)
     for i in tl.static_range(S):

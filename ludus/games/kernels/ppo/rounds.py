@@ -17,15 +17,15 @@ BY_KERNELS = "by Triton kernels (float16 factors, float32 sums)"
 
 
 def numbers_of(config: FusedPpoConfig) -> PpoNumbers:
-    """Return the numbers of a config that decide an iteration."""
+    """Return the hyperparameters of an iteration from a config."""
     return PpoNumbers(**{name: getattr(config, name) for name in PpoNumbers.__annotations__})
 
 
 class KernelRounds:
-    """Makes rounds by kernels, which keep the games in memory of their own while they do."""
+    """Makes rounds by kernels, which hold the games in their own memory meanwhile."""
 
     def __init__(self, config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate) -> None:
-        # Triton is loaded only where it is used.
+        # Triton is imported only where it is used.
         from ludus.games.kernels.ppo.engine import PpoKernels
 
         assert isinstance(live.game, ElementwiseGame)
@@ -37,9 +37,9 @@ class KernelRounds:
         self._kernels = PpoKernels(live.game, ppo.learner, self._own, live.keys, self._numbers)
 
     def make_ready(self) -> str | None:
-        """Compile and capture what a round is made of, so that no round has to wait for it.
+        """Compile the kernels and capture a round, so that no round has to wait for it.
 
-        Returns why it cannot be, where Triton knows no code for the functions of the game.
+        Returns a reason where Triton cannot compile the functions of the game.
         """
         from triton.compiler.errors import CompilationError
 
@@ -69,7 +69,7 @@ class KernelRounds:
 
 
 def _first(error: BaseException) -> str:
-    """Return the last line of what came first: what fails in an inlined function is passed on by callers."""
+    """Return the last line of the root cause: an error in an inlined function is re-raised by callers."""
     while error.__cause__ is not None:
         error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -77,7 +77,7 @@ def _first(error: BaseException) -> str:
 
 
 def overridden(trainer: object, base: type) -> list[str]:
-    """Return which methods of a round a script has its own of: the kernels would pass them over."""
+    """Return the methods of a round that a script overrides: the kernels would not call them."""
     return [
         name
         for name in ("collect_rollout", "outputs", "train_step")
@@ -88,9 +88,9 @@ def overridden(trainer: object, base: type) -> list[str]:
 def choose_kernels(
     config: FusedPpoConfig, live: LiveGames, ppo: PpoUpdate, *, own: Sequence[str]
 ) -> tuple[KernelRounds | None, str]:
-    """Return what makes the rounds of a fused run by kernels, or None, and how they are made.
+    """Return the kernels for the rounds of a fused run, or None, and how rounds are made.
 
-    `own` are the methods of a round that a script has its own of.
+    `own` are the methods of a round that a script overrides.
     """
     reason = why_no_kernels(live.game, ppo.learner, numbers_of(config))
     if own:
@@ -101,5 +101,5 @@ def choose_kernels(
 
 
 def plainly(reason: str) -> str:
-    """Return how rounds are made without kernels, and why."""
+    """Return the message that rounds are made without kernels, and why."""
     return f"in plain PyTorch: {reason}"

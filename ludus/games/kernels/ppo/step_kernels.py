@@ -1,4 +1,4 @@
-"""Kernels that sum partial gradients, clip, take a step of Adam, and close an iteration.
+"""Kernels that sum partial gradients, clip, take an Adam step, and finish an iteration.
 
 Shapes: P parameters, G programs of the gradient kernel.
 """
@@ -17,7 +17,7 @@ def reduce_kernel(
     partials, gradient, squares, num_parameters, share, num_programs,
     WIDTH: tl.constexpr, GP: tl.constexpr, P: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
-    """Write the mean gradient, the metrics behind it, and the sum of squares of each program's piece."""
+    """Write the mean gradient, the metrics after it, and the sum of squares of each program's slice."""
     await_last(GPU)
     place = tl.program_id(0) * P + tl.arange(0, P)
     inside = place < WIDTH
