@@ -77,7 +77,7 @@ class SupervisedConfig(TrainerConfig):
     loss: Loss
     """The loss function to minimise; from_model uses the `loss` that the model itself returns."""
     batch_size: Positive
-    """Number of examples per batch; a script's own loader keeps its own size."""
+    """How many examples each batch holds; a loader of your own keeps its own size."""
     drop_last: bool
     """Drop the last batch of an epoch if it is not full."""
     max_epochs: Positive
