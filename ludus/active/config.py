@@ -51,7 +51,7 @@ class ActiveConfig(SupervisedConfig):
     """Number of queries of the first round, sampled uniformly; 0 lets the strategy choose `queries`
     of them from the start, by the untrained model."""
     queries: Positive
-    """Number of queries of each later round."""
+    """How many examples each later round asks for."""
     strategy: StrategySection
     """The query strategy that chooses them."""
     class_weights: list[PositiveFloat] | None

@@ -95,7 +95,7 @@ class StreamConfig(StrictConfig):
     shift: ShiftSection
     """The class probabilities at each step."""
     num_steps: Positive
-    """Number of steps of the stream."""
+    """How many steps the stream has."""
     samples_per_step: Positive
     """Number of examples per step."""
     keep_samples: Positive
