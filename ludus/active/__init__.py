@@ -1,4 +1,4 @@
-"""Active learning: a model that asks for the labels it needs, and is told when the world has moved on.
+"""Active learning: query strategies, oracles, rounds of labelling and training, drift detection.
 
 Names are imported when first used.
 """

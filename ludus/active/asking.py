@@ -1,4 +1,4 @@
-"""What a round asks for, who answers it, and when to ask no more."""
+"""Query selection and labelling of a round, and the stopping criteria."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ludus.core.errors import Interrupted, LudusError
 from ludus.seeds import generator
 
 _MOST_CLASSES = 20
-"""Of more classes than this the balance is told in two numbers, not in a curve each."""
+"""With more classes than this the balance is logged as two numbers, not as a curve per class."""
 
 
 class Asking:
-    """The stages `query` and `label`; it keeps nothing, the pool and the journal do."""
+    """The stages `query` and `label`; stateless: the state is in the pool and the journal."""
 
     def __init__(
         self,
@@ -38,13 +38,13 @@ class Asking:
         progress: Progress,
         scorer: Callable[[], Scorer],
     ) -> None:
-        """`scorer` makes what calls the model of the moment."""
+        """`scorer` makes a Scorer of the current model."""
         self._config, self._examples, self._pool = config, examples, pool
         self._strategy, self._oracle, self._answers = strategy, oracle, answers
         self._progress, self._scorer = progress, scorer
 
     def query(self, run: Run) -> None:
-        """Choose what to ask for, by generators of this round alone."""
+        """Select this round's queries, with generators of this round alone."""
         config, number = self._config, run.round("round")
         draws = generator(config.seed, "query", number)
         free = self._pool.unasked
@@ -57,7 +57,7 @@ class Asking:
         self._pool.ask(rows, number=number)
 
     def _chosen(self, view: View, count: int) -> torch.Tensor:
-        """Return (count,) rows that the strategy chose; it may be anyone's code."""
+        """Return the (count,) rows chosen by the strategy, checked: it may be third-party code."""
         kind = getattr(self._strategy, "kind", type(self._strategy).__name__)
         try:
             found = self._strategy.choose(view, count)
@@ -81,7 +81,7 @@ class Asking:
         return found
 
     def _is_drawn(self, number: int) -> bool:
-        """Return whether the round of this number asks for examples drawn uniformly."""
+        """Return whether the queries of this round are sampled uniformly."""
         return number == 0 and self._config.initial_labels > 0
 
     def _view(self, free: torch.Tensor, count: int, draws: torch.Generator) -> View:
@@ -96,10 +96,10 @@ class Asking:
         )
 
     def label(self, run: Run) -> dict[str, float]:
-        """Let the oracle answer; where it has not answered all, the run pauses here.
+        """Get labels from the oracle; the run pauses here until it has answered all queries.
 
-        Returns the share of each class among this round's answers; where classes are many, how many of them
-        were answered, and the largest share.
+        Returns the share of each class among this round's labels; with many classes, the number of classes
+        labelled and the largest share.
         """
         rows, known = self._pool.open, self._answers.known()
         missing = [row for row in rows.tolist() if row not in known]
@@ -120,7 +120,7 @@ class Asking:
         try:
             self._keep(run, rows, labels)
         except (OSError, RuntimeError, ValueError) as error:
-            # Only the report reads it: the run goes on.
+            # Only the report reads it: the run continues.
             run.tell(
                 f"what round {run.round('round')} asked for is not kept: {error}", event="not_kept"
             )
@@ -134,7 +134,7 @@ class Asking:
         return {f"pool/class_share/{at}": float(share) for at, share in enumerate(shares_C)}
 
     def _keep(self, run: Run, rows_A: torch.Tensor, labels_A: torch.Tensor) -> None:
-        """Leave what the report shows of this round in the run's directory, where it has one."""
+        """Write this round's records for the report to the run's directory, if it has one."""
         config, number = self._config, run.round("round")
         if run.files is None:
             return
@@ -143,12 +143,12 @@ class Asking:
             run.files, rows_A, labels_A, number=number, how=how, examples=self._examples, pool=self._pool,
             num_classes=self._answers.labels.num_classes, model=config.model,
             class_names=getattr(config.oracle, "class_names", None),
-            # Of any other oracle the targets of the data may be placeholders.
+            # With any other oracle the targets in the data may be placeholders.
             has_true_targets=kind_of(config.oracle) == "known",
         )  # fmt: skip
 
     def is_over(self, run: Run) -> bool:
-        """Return whether there is a reason to ask no more, and tell it where rounds are left."""
+        """Return whether a stopping criterion is met, and report it if rounds are left."""
         stopping, labelled = self._config.stopping, self._pool.num_labelled
         reason, budget = self._progress.reason, None if stopping is None else stopping.max_labels
         if budget is not None and labelled >= budget:

@@ -1,4 +1,4 @@
-"""The config of active learning: that of supervised training for each round's fit, and what is asked."""
+"""The config of active learning: supervised training for each round's fit, and the queries."""
 
 from __future__ import annotations
 
@@ -19,73 +19,73 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class CandidateConfig(StrictConfig):
-    """A model that a run may begin from."""
+    """A candidate model for model selection."""
 
     name: Annotated[str, Field(min_length=1, max_length=80)]
-    """What the ranking calls it."""
+    """Its name in the ranking."""
     model: ModelSection
     """Its network."""
     weights: str | None
-    """The directory of kept weights that it begins from, of a run's models; null begins from nothing."""
+    """The directory of saved weights, of a run's models, to start from; null starts from scratch."""
 
 
 class StoppingConfig(StrictConfig):
-    """When to stop asking before the last round."""
+    """Stopping criteria, before the last round."""
 
     max_labels: Positive | None
-    """Ask for no more labels than this in all; null for no such budget."""
+    """The label budget: stop after this many labels in total; null for no budget."""
     target_accuracy: Share | None
     """Stop once the accuracy on the validation data reaches this; null for no such target."""
     stable_share: Share | None
-    """Stop once this share of the pool is predicted as in the round before; null does not look."""
+    """Stop once this share of the pool has the same prediction as in the round before; null: off."""
     stable_rounds: Positive
-    """For how many rounds in a row it must be; 1 where `stable_share` is null."""
+    """The number of consecutive rounds required for it; 1 where `stable_share` is null."""
 
 
 class ActiveConfig(SupervisedConfig):
-    """Everything that decides a run of active learning."""
+    """The complete config of an active learning run."""
 
     max_rounds: Positive
-    """How many rounds: in each, labels are asked for and the model is fitted to all there are."""
+    """Number of rounds: each queries labels and fits the model to all labels so far."""
     initial_labels: Count
-    """How many examples the first round asks for, drawn uniformly; 0 lets the strategy choose `queries`
-    of them from the start, by the model as it begins."""
+    """Number of queries of the first round, sampled uniformly; 0 lets the strategy choose `queries`
+    of them from the start, by the untrained model."""
     queries: Positive
     """How many examples each later round asks for."""
     strategy: StrategySection
-    """How they are chosen."""
+    """The query strategy that chooses them."""
     class_weights: list[PositiveFloat] | None
-    """How much each class is wanted: a score is multiplied by the weight that the model expects for the
-    example; null wants all alike."""
+    """Class weights: an example's score is multiplied by its expected weight under the model's predicted
+    probabilities; null weights all alike."""
     candidate_pool: Positive | None
-    """Look at this many examples of the pool, drawn anew each round, rather than at all; null: at all."""
+    """Score a random subset of this many examples of the pool, resampled each round; null: score all."""
     scoring_batch_size: Positive
-    """How many examples of the pool the network is called with at once."""
+    """Batch size for scoring the pool."""
     features_layer: str | None
-    """The layer whose outputs are an example's features; null: what the last linear layer is given."""
+    """The layer whose outputs are an example's features; null: the inputs of the last linear layer."""
     oracle: OracleSection
-    """Who answers."""
+    """The oracle that labels the queries."""
     start: Literal["cold", "warm", "checkpoint"]
-    """Whether each round begins from the weights that the run began with (cold), goes on (warm), or begins
-    from those of `starting_checkpoint` (checkpoint)."""
+    """The weights that each round starts from: the run's initial ones (cold), those of the round before
+    (warm), or those of `starting_checkpoint` (checkpoint)."""
     starting_checkpoint: str | None
-    """The directory of kept weights, of a run's models, that each round begins from with start:
+    """The directory of saved weights, of a run's models, that each round starts from with start:
     checkpoint; null with any other start."""
     candidates: list[CandidateConfig]
-    """Models to choose from, or one with weights to begin from; empty takes `model`."""
+    """Candidates for model selection, or one model with weights to start from; empty uses `model`."""
     new_head: Positive | None
-    """Give each candidate a new last linear layer with this many outputs, drawn by the seed, where it was
-    trained for other classes; leep and nce still ask the old one. null keeps the layer."""
+    """Replace each candidate's last linear layer by a new one with this many outputs, initialised by the
+    seed, if it was trained for other classes; leep and nce still use the old one. null keeps the layer."""
     selection: Selection | None
-    """By what score the candidate is chosen, once the first labels are there; null takes the first."""
+    """The transferability score that selects the candidate after the first labels; null takes the first."""
     stopping: StoppingConfig | None
-    """When to stop asking before the last round; null asks until it."""
+    """Stopping criteria before the last round; null for none."""
     calibration: CalibrationConfig | None
-    """How well the confidence of each round's model fits its accuracy on the test data; null does not
-    look."""
+    """Calibration of each round's model on the test data: how well its confidence fits its accuracy;
+    null does not measure it."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         yield from super().problems()
         if self.precision == "bfloat16_pure":
             yield "'precision' bfloat16_pure is not for models that are asked for scores; use bfloat16"

@@ -1,4 +1,4 @@
-"""What the active family adds to the words of the library."""
+"""Registrations of the active learning family."""
 
 from ludus.config.families import declare
 

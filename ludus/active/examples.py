@@ -1,4 +1,4 @@
-"""The examples of a pool, read by row: from tensors in memory, or from any map-style data set.
+"""The examples of a pool by row, from tensors in memory or any map-style data set.
 
 Shapes: N examples, B rows of a batch.
 """
@@ -27,11 +27,11 @@ from ludus.seeds import derive, forked
 class PoolExamples:
     """Inputs by row, and the targets that the data has, if it has any.
 
-    An example is `inputs`, or `(inputs, target)`; inputs are a tensor, or whatever torch, or the collate_fn
-    of a DataLoader that was given, makes a batch of. What lies in memory is put on the device; any other
-    data set is read batch by batch, so it may be larger than memory. What an example of it draws, a random
-    crop say, depends on (seed, epoch, row) alone, whichever process reads it: training sees another in each
-    epoch, and whoever chooses or answers sees one.
+    An example is `inputs`, or `(inputs, target)`; inputs are a tensor, or anything that torch, or the
+    collate_fn of the given DataLoader, can batch. Data in memory is moved to the device; any other data
+    set is read batch by batch, so it may be larger than memory. Randomness in an example, such as a random
+    crop, depends on (seed, epoch, row) alone, in every process: training sees another crop in each epoch,
+    strategies and oracles always see the same one.
     """
 
     def __init__(self, source: object, *, device: torch.device, workers: int, seed: int) -> None:
@@ -49,9 +49,9 @@ class PoolExamples:
         if is_plain and collate is default_collate:
             self._tensors = [tensor.to(device) for tensor in tensors or ()]
         self._repeated = Repeated(None if workers or self._tensors is not None else self._ask)
-        # What is opened when it is first read here must not be shared with the processes that read.
+        # Files opened at the first read here must not be shared with the worker processes.
         self._here = apart(self.dataset) if workers else self.dataset
-        # Looked at here, so that a mistake in the data is told before anything is asked for.
+        # Read here, so that a mistake in the data is reported before the first query.
         self.has_targets = _has_target(self._item(0))
 
     def _item(self, row: int) -> Any:
@@ -61,7 +61,7 @@ class PoolExamples:
             return read_or_raise(SeededRows(self._here, self._seed, None)[row])
 
     def inputs(self, rows_B: Tensor) -> Any:
-        """Return the inputs of these rows, on the device, as they are outside the epochs of a fit."""
+        """Return the inputs of these rows on the device, as read outside training epochs."""
         return self._read(rows_B, None)
 
     def _read(self, rows_B: Tensor, epoch: int | None) -> Any:
@@ -102,19 +102,19 @@ class PoolExamples:
 
     @property
     def targets_in_memory(self) -> Tensor | None:
-        """All targets, where they need not be read one by one."""
+        """All targets, if they are in memory."""
         is_here = self._tensors is not None and self.has_targets
         return self._tensors[1].cpu() if is_here and self._tensors is not None else None
 
     def stream(self, rows: Tensor, *, batch_size: int) -> Iterator[tuple[Tensor, Any]]:
-        """Return these rows, and their inputs on the device, some at a time."""
+        """Return batches of these rows and their inputs on the device."""
         pieces = rows.split(batch_size) if len(rows) else ()
         return zip(pieces, self.batches(pieces, epoch=None), strict=True)
 
     def batches(self, pieces: Sequence[Tensor], *, epoch: int | None) -> Iterator[Any]:
-        """Return the inputs of each piece of rows in turn, on the device, as they are in this epoch.
+        """Return the inputs of each batch of rows on the device, as read in this epoch.
 
-        Processes read ahead where the run has workers; the global generators are left as they are.
+        Worker processes, if any, prefetch; the global generators are not changed.
         """
         if self._tensors is not None or not self._workers or not pieces:
             return (self._read(rows_B, epoch) for rows_B in pieces)
@@ -129,7 +129,7 @@ class PoolExamples:
         return (self._on_device(read_or_raise(batch)) for batch in found)
 
     def ask_twice(self) -> str | None:
-        """Return what is wrong with a data set that, asked twice for the same examples, gives others."""
+        """Return a reason if two reads of the same examples differ, else None."""
         if self._tensors is not None:
             return None
         first = self._ask()
@@ -146,11 +146,11 @@ class PoolExamples:
         return self._read(torch.tensor(spread(self.size)), 0)
 
     def look_again(self) -> None:
-        """Ask once more for the same examples, if it is time."""
+        """Read the same examples once more, if it is time."""
         self._repeated.look()
 
     def digest(self) -> str | None:
-        """Return what the pool, or some examples spread over it, is known by."""
+        """Return a digest of the pool, or of some examples spread over it."""
         if self._tensors is not None:
             return digest_of(self._tensors)
         found = self._repeated.digest
@@ -158,11 +158,11 @@ class PoolExamples:
         return digest_of([found, self.dataset.identity()]) if is_known else found  # type: ignore[attr-defined]
 
     def news(self) -> Sequence[str]:
-        """Return what was found wrong with the files of the data since the last call."""
+        """Return the problems found with the data's files since the last call."""
         return self._here.news() if isinstance(self._here, FileDataset) else ()
 
     def changed_later(self) -> Sequence[str]:
-        """Return what is wrong with a pool that came to give other examples during the run."""
+        """Return the reasons if the pool's examples changed during the run."""
         if not self._repeated.has_changed:
             return ()
         return (
@@ -172,12 +172,12 @@ class PoolExamples:
 
 
 def _dataset_of(source: object) -> tuple[Dataset[Any], Collate]:
-    """Return a map-style data set, and what makes a batch of its examples."""
+    """Return a map-style data set and its collate function."""
     collate: Collate = default_collate
     if callable(source) and not isinstance(source, Dataset | DataLoader):
         source = source()
     if isinstance(source, DataLoader):
-        # Without either it collates nothing, and its function converts single examples.
+        # Without either it does not batch, and its collate_fn converts single examples.
         is_batched = source.batch_size is not None or source.batch_sampler is not None
         collate = source.collate_fn if is_batched else default_collate
         source = source.dataset
@@ -194,7 +194,7 @@ def _dataset_of(source: object) -> tuple[Dataset[Any], Collate]:
 
 
 def apart(dataset: Dataset[Any]) -> Dataset[Any]:
-    """Return a copy of a data set, and of those it is made of: the same data, a state of its own."""
+    """Return a copy of a data set and of those it wraps: the same data, a separate state."""
     found = copy(dataset)
     for name, value in list(vars(found).items()):
         if isinstance(value, Dataset):

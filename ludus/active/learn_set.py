@@ -1,4 +1,4 @@
-"""The labelled examples as batches, more of them after every round.
+"""Training batches of the labelled examples, which grow with every round.
 
 Shapes: L labelled examples, B rows of a batch.
 """
@@ -19,10 +19,10 @@ from ludus.seeds import generator
 
 
 class LearnSet:
-    """Batches of what the pool has labels for, in an order that depends on (seed, epoch) alone.
+    """Batches of the labelled rows of the pool, in an order that depends on (seed, epoch) alone.
 
-    A last batch of one example is joined to the one before it: the labels of a round leave such a one over
-    sooner or later, and batch norm cannot learn from it.
+    A last batch of one example is merged into the one before it: sooner or later a round leaves one over,
+    and batch norm cannot learn from it.
     """
 
     is_repeatable = True
@@ -37,10 +37,10 @@ class LearnSet:
         seed: int,
         first: int,
     ) -> None:
-        """`first` is how many examples the first round labels.
+        """`first` is the number of examples labelled in the first round.
 
-        Before they are, the first rows of the pool stand in for them, with labels 0: for those who look at
-        a batch before the run begins.
+        Until then the first rows of the pool replace them, with labels 0, for checks that read a batch
+        before the run begins.
         """
         self._examples, self._pool = examples, pool
         self._size, self._drop_last, self._seed = batch_size, drop_last, seed
@@ -48,12 +48,12 @@ class LearnSet:
         self.epoch = -1
         self.position = 0
         self._pieces: list[Tensor] = []
-        # Read once a batch is asked for: an epoch that is taken up at its end asks for none.
+        # Read at the first batch: an epoch that is resumed at its end needs none.
         self._inputs: Iterator[Any] | None = None
         self._rows_L, self._labels_L = pool.labelled, pool.labels
 
     def start(self, epoch: int) -> None:
-        """Shuffle what is labelled now by (seed, epoch)."""
+        """Shuffle the labelled rows by (seed, epoch)."""
         self.epoch, self.position, self._inputs = epoch, 0, None
         self._examples.look_again()
         rows_L, labels_L = self._pool.labelled, self._pool.labels
@@ -68,7 +68,7 @@ class LearnSet:
         self._rows_L, self._labels_L = rows_L, upload(labels_L, self._examples.device)
 
     def _has_single(self, count: int) -> bool:
-        """Return whether one of so many examples would be a last batch by itself, after others."""
+        """Return whether this many examples leave a last batch of one, after others."""
         return not self._drop_last and count > self._size > 1 and count % self._size == 1
 
     def next(self) -> tuple[Any, Tensor]:
@@ -82,7 +82,7 @@ class LearnSet:
         return inputs, self._labels_L.index_select(0, places_B.to(self._labels_L.device))
 
     def length(self) -> int:
-        """Return how many batches an epoch has now; a first one even if it is not full."""
+        """Return the current number of batches per epoch; at least one, even if it is not full."""
         count = self._pool.num_labelled or self._first
         if self._drop_last or self._has_single(count):
             return max(count // self._size, 1)
@@ -92,15 +92,15 @@ class LearnSet:
         return self.position >= min(self.length(), len(self._pieces))
 
     def close(self) -> None:
-        """Let the processes that read ahead go."""
+        """Stop the prefetching processes."""
         self._inputs = None
 
     def ask_twice(self) -> str | None:
-        """Return what is wrong with a pool that, asked twice for the same examples, gives other ones."""
+        """Return a reason if two reads of the same examples of the pool differ, else None."""
         return self._examples.ask_twice()
 
     def digest(self) -> str | None:
-        """Return what the pool is known by."""
+        """Return the digest of the pool."""
         return self._examples.digest()
 
     def news(self) -> Sequence[str]:
@@ -116,7 +116,7 @@ class LearnSet:
         return {"epoch": self.epoch, "position": self.position}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where it stood; the pool has been loaded before."""
+        """Restore the position; the pool has been loaded before."""
         states.check_keys(state, "epoch", "position")
         epoch = states.whole(state, "epoch", at_least=-1)
         position = states.whole(state, "position", at_most=self.length() if epoch >= 0 else 0)

@@ -1,4 +1,4 @@
-"""What an oracle is, and the journal that its answers pass through: no label is asked for twice or lost."""
+"""The oracle protocol, and the journal of its answers: no label is requested twice or lost."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ JOURNAL = "labels"
 """The journal of all answers: a record holds `rows` and their `labels`."""
 _KEY = "answer-"
 _GREATEST = 1e15
-"""Beyond it the squared error of a label, or the gradient's norm, would not be a number of float32."""
+"""Beyond it the squared error of a label, or the gradient norm, would overflow float32."""
 
 
 class Oracle(Protocol):
-    """Answers what is asked, now or later."""
+    """Labels the queries, immediately or later."""
 
     def check(self, examples: PoolExamples, labels: Labels, *, model: object) -> None:
-        """Raise LudusError where it cannot answer, before the run begins."""
+        """Raise LudusError, before the run begins, if it cannot answer."""
 
     def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:
-        """Put the labels of these rows, or of some; a run pauses until all of them are there."""
+        """Put the labels of these rows, or of some; the run pauses until all are labelled."""
 
     def waits_for(self, run: Run) -> str:
-        """Return, where some are missing, what is to be done about it."""
+        """Return what the user should do about missing labels."""
 
 
 class Labels:
-    """What may be a label: a class, or a number."""
+    """The valid labels: classes, or numbers."""
 
     def __init__(self, *, num_classes: int | None) -> None:
-        """`num_classes` is None where labels are numbers."""
+        """`num_classes` is None for regression."""
         self.num_classes = num_classes
         self.dtype = torch.float32 if num_classes is None else torch.int64
 
     def checked(self, row: int, label: object) -> int | float:
-        """Return the label of a row, or raise LudusError if it cannot be one."""
+        """Return the label of a row; raise LudusError if it is not valid."""
         number: Any = label
         if hasattr(label, "item"):
             with contextlib.suppress(ValueError, RuntimeError):
@@ -69,7 +69,7 @@ class Labels:
         return int(number)
 
     def first_wrong(self, labels_N: Tensor) -> list[int]:
-        """Return the first row whose label cannot be one, in a list that is empty if all can."""
+        """Return a list of the first row with an invalid label, empty if all are valid."""
         numbers_N = labels_N.double()
         is_right_N = numbers_N.abs() <= _GREATEST
         if self.num_classes is not None:
@@ -79,14 +79,14 @@ class Labels:
 
 
 class Answers:
-    """All answers of a run, by row, as its journal has them; what was put is safe when `put` returns."""
+    """All answers of a run by row, from its journal; an answer is durable when `put` returns."""
 
     def __init__(self, journal: Callable[[], Journal], labels: Labels) -> None:
-        """`journal` opens that of the run, which is at hand once the run is."""
+        """`journal` opens the run's journal, which exists once the run does."""
         self._journal, self.labels = journal, labels
 
     def known(self) -> dict[int, Any]:
-        """Return the label of every row that was ever answered; the last answer counts."""
+        """Return the label of every answered row; the last answer counts."""
         journal = self._journal()
         found: dict[int, Any] = {}
         for key in journal.keys():  # noqa: SIM118 - a Journal is no mapping
@@ -94,7 +94,7 @@ class Answers:
         return found
 
     def put(self, rows: Sequence[int], labels: Sequence[Any]) -> None:
-        """Keep all answers that are labels; then raise LudusError if one was none."""
+        """Store all valid answers; then raise LudusError if one was invalid."""
         checked: dict[int, int | float] = {}
         problems: list[LudusError] = []
         for row, label in zip(rows, labels, strict=True):
@@ -103,7 +103,7 @@ class Answers:
             except LudusError as error:
                 problems.append(error)
         if checked:
-            # First, for what was answered may have been paid for.
+            # First, as the valid answers may have been paid for.
             self._append(list(checked), list(checked.values()))
         if problems:
             raise problems[0]
@@ -120,7 +120,7 @@ class Answers:
         try:
             found = [self.labels.checked(row, known[row]) for row in rows.tolist()]
         except LudusError as error:
-            # Whoever answers is checked first, so someone has edited the journal since.
+            # Answers are checked before they are stored, so the journal has been edited since.
             raise LudusError(
                 f"journals/{JOURNAL}.jsonl: {error}; mend or delete its line, and the rows in it are asked"
                 " for again"
@@ -129,7 +129,7 @@ class Answers:
 
 
 def _shown(label: object) -> str:
-    """Return a label as a sentence can hold it; Python does not write out numbers of many digits."""
+    """Return a label as short text; Python does not print integers of very many digits."""
     if isinstance(label, int) and abs(label) > _GREATEST:
         return f"a whole number of more than {len(str(int(_GREATEST))) - 1} digits"
     text = repr(label)

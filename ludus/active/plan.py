@@ -1,4 +1,4 @@
-"""The plan of active learning: rounds of asking, labelling, fitting and testing."""
+"""The plan of active learning: rounds of querying, labelling, fitting and testing."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def rounds(
 ) -> Repeat:
     """Return the rounds; `fit` is the loop of a round's epochs.
 
-    `settle` waits for an asynchronous validation that is still under way; None where there is none.
+    `settle` waits for a pending asynchronous validation; None if validation is synchronous.
 
     train
       round x max_rounds
-        query            which examples to ask for
-        label            the oracle answers; the run pauses where it has not yet
+        query            choose the examples to label
+        label            the oracle answers; the run pauses until it has
         select_model     in the first round, of several candidates
-        epoch ...        fit to all labels there are
-        settle           where validation goes on beside training
-        take_best        the best weights of the round, where they are kept
+        epoch ...        fit to all labels so far
+        settle           if validation is asynchronous
+        take_best        the best weights of the round, if they are kept
         test
     """
     has_choice = len(config.candidates) > 1 or config.selection is not None
@@ -45,7 +45,7 @@ def rounds(
             note=f"once, by {config.selection}" if has_choice else "once",
         ),
         fit,
-        # Before the next round, whose judge knows nothing of this one.
+        # Before the next round, whose judge is reset.
         *([] if settle is None else [Stage(name="settle", work=settle)]),
         Stage(name="take_best", work=take_best, when=lambda run: config.best_model is not None),
         Stage(name="test", work=test),

@@ -1,6 +1,6 @@
-"""The examples that may be asked for: which were, in what order and round, and what the answers are.
+"""The pool: which rows were queried, in what order and round, and their labels.
 
-Shapes: N examples of the pool, A that were asked for, L that are labelled.
+Shapes: N examples of the pool, A queried, L labelled.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ludus.core.errors import CheckpointError, LudusError
 
 
 class Pool:
-    """A part: rows are asked for in some order, then each gets its label; no row is asked for twice."""
+    """Rows are queried in order, then each gets its label; no row is queried twice. A part."""
 
     def __init__(self, size: int, *, dtype: torch.dtype, shape: tuple[int, ...] = ()) -> None:
-        """Take the number of examples, and the type and shape of one label."""
+        """`size` is the number of examples; dtype and shape are those of one label."""
         self.size = size
         self._asked_A = torch.empty(0, dtype=torch.int64)
         self._rounds_A = torch.empty(0, dtype=torch.int64)
@@ -27,22 +27,22 @@ class Pool:
 
     @property
     def asked(self) -> Tensor:
-        """The rows that were asked for, in their order."""
+        """The queried rows, in order."""
         return self._asked_A
 
     @property
     def rounds(self) -> Tensor:
-        """The round in which each of these was asked for."""
+        """The round in which each of these was queried."""
         return self._rounds_A
 
     @property
     def num_labelled(self) -> int:
-        """How many rows have a label: the first of those asked for."""
+        """Number of labelled rows: the first of those queried."""
         return len(self._labels_L)
 
     @property
     def labelled(self) -> Tensor:
-        """The rows that have a label, in the order in which they were asked for."""
+        """The labelled rows, in the order of the queries."""
         return self._asked_A[: self.num_labelled]
 
     @property
@@ -52,18 +52,18 @@ class Pool:
 
     @property
     def open(self) -> Tensor:
-        """The rows that were asked for and have no label yet."""
+        """The queried rows without a label yet."""
         return self._asked_A[self.num_labelled :]
 
     @property
     def unasked(self) -> Tensor:
-        """The rows that nobody has asked for, ascending."""
+        """The rows not yet queried, ascending."""
         is_free_N = torch.ones(self.size, dtype=torch.bool)
         is_free_N[self._asked_A] = False
         return is_free_N.nonzero()[:, 0]
 
     def ask(self, rows: Tensor, *, number: int) -> None:
-        """Ask for the labels of these rows, in this order, in the round of this number."""
+        """Query the labels of these rows, in this order, in the round of this number."""
         rows = rows.to("cpu", torch.int64)
         is_free_N = torch.ones(self.size, dtype=torch.bool)
         is_free_N[self._asked_A] = False
@@ -77,7 +77,7 @@ class Pool:
         self._rounds_A = torch.cat([self._rounds_A, torch.full_like(rows, number)])
 
     def answer(self, labels: Tensor) -> None:
-        """Give the open rows their labels, in the order in which they were asked for."""
+        """Set the labels of the open rows, in the order of the queries."""
         if len(labels) != len(self.open):
             raise LudusError(
                 f"{len(labels)} labels were given for {len(self.open)} open rows; give one for each"
@@ -89,7 +89,7 @@ class Pool:
         return {"size": self.size, **rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "size", "asked", "rounds", "labels")
         if (size := states.whole(state, "size")) != self.size:
             raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Ask the strategy's questions of a few examples before a run begins, so that what cannot be is told then."""
+"""Preflight checks: run the strategy's forward passes on a few examples before a run begins."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ludus.nn.preserved_buffers import preserved_buffers
 from ludus.seeds import forked
 
 _NUM_DRAWN = 64
-"""How many examples are looked at where draws must differ."""
+"""Number of examples on which MC dropout samples must differ."""
 
 
 def needs_of(strategy: Strategy) -> frozenset[Need]:
-    """Return what a strategy looks at, the features of its shortlist included."""
+    """Return the needs of a strategy, including the features of its shortlist."""
     has_shortlist = getattr(getattr(strategy, "config", None), "shortlist", None) is not None
     return frozenset(strategy.needs) | ({"features"} if has_shortlist else frozenset())
 
 
 def refuse_unread_layer(config: ActiveConfig, strategy: Strategy, *, has_function: bool) -> None:
-    """Raise ConfigError if a layer is named whose outputs nothing would look at."""
+    """Raise ConfigError if features_layer is set but nothing reads features."""
     if config.features_layer is None:
         return
     named = f"'features_layer' is {config.features_layer}"
@@ -44,19 +44,19 @@ def refuse_unread_layer(config: ActiveConfig, strategy: Strategy, *, has_functio
 
 
 def check_batch_of_one(config: ActiveConfig, model: Model, batch: tuple[Inputs, Tensor]) -> None:
-    """Raise ConfigError if batches will have one example, and the model cannot learn from one."""
+    """Raise ConfigError if there will be batches of one example, from which the model cannot learn."""
     sizes = {"batch_size": config.batch_size, "queries": config.queries}
     if config.initial_labels:
         sizes = {"batch_size": config.batch_size, "initial_labels": config.initial_labels}
     if config.stopping is not None and config.stopping.max_labels is not None:
         sizes["stopping.max_labels"] = config.stopping.max_labels
-    # Later rounds have more, and one that is left over is joined to the batch before it.
+    # Later rounds have more, and a single one left over is merged into the batch before it.
     key = next((key for key, size in sizes.items() if size == 1), None)
     if key is None:
         return
     module = model.module
     try:
-        # With gradients, as a Model of one's own may ask for some within its step.
+        # With gradients, as a custom Model may compute some within its step.
         with forked(0), preserved_buffers(module), plain_state_set_aside(module):
             model.train()
             model.training_step(batch, 0)
@@ -78,12 +78,12 @@ def check_scoring(
     class_weights: Sequence[float] | None,
     more: Collection[Need] = (),
 ) -> None:
-    """Raise ConfigError if this model cannot give the strategy what it looks at, or what is needed more."""
+    """Raise ConfigError if this model cannot fulfil the strategy's needs, or those in `more`."""
     needs = needs_of(strategy).union(more)
     try:
         if "features" in needs:
             features.check(model)
-        # Two draws show as much as many; of one example they may be equal by chance.
+        # Two samples suffice; on a single example they may be equal by chance.
         rows = torch.arange(min(scorer.pool_size, _NUM_DRAWN) if "draws" in needs else 1)
         has_dropped = False
         for seen in scorer.stream(rows, needs, draws=min(strategy.draws, 2)):
@@ -103,6 +103,6 @@ def check_scoring(
 
 
 def _is_dropped(seen: PoolBatch) -> bool:
-    """Return whether two passes with other units dropped gave other numbers."""
+    """Return whether two Monte Carlo dropout samples differ."""
     assert seen.draws is not None
     return bool((seen.draws[0] != seen.draws[-1]).any())

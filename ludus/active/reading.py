@@ -1,4 +1,4 @@
-"""Reading examples of a data set by row, in this process or another: each draws by generators of its own."""
+"""Seeded reading of examples by row, in this process or another: each row has its own generators."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ Collate = Callable[[Any], Any]
 
 
 class Unread:
-    """Why something could not be read: an error raised in a worker process would come with its traceback."""
+    """The reason of a failed read: an error raised in a worker process would carry its traceback."""
 
     def __init__(self, why: str) -> None:
         self.why = why
 
 
 def read_or_raise(found: object) -> Any:
-    """Return what was read, or raise LudusError where it could not be."""
+    """Return the result of a read; raise LudusError if it failed."""
     if isinstance(found, Unread):
         raise LudusError(found.why)
     return found
 
 
 class SeededRows(Dataset[Any]):
-    """The examples of a data set, or `Unread`; what is random in each is drawn by (seed, epoch, row) alone.
+    """The examples of a data set, or `Unread`; their randomness depends on (seed, epoch, row) alone.
 
-    It sets the global generators: whoever reads in the process of the run puts them back.
+    It sets the global generators: a caller in the process of the run must restore them.
     """
 
     def __init__(self, dataset: Dataset[Any], seed: int, epoch: int | None) -> None:
-        """`epoch` None reads an example as it is outside the epochs of a fit."""
+        """`epoch` is None outside training epochs."""
         self._seeded = SeededDataset(dataset, seed, -1 if epoch is None else epoch)
 
     def __getitem__(self, row: int) -> Any:
@@ -51,10 +51,10 @@ class SeededRows(Dataset[Any]):
 
 
 class CollateInputs:
-    """Makes a batch of the inputs of some examples, or `Unread`."""
+    """Collates the inputs of some examples into a batch, or returns `Unread`."""
 
     def __init__(self, given: Collate) -> None:
-        """`given` is torch's, or one of the user's own, which is given whole examples."""
+        """`given` is torch's collate function, or the user's, which gets whole examples."""
         self._given = given
 
     def __call__(self, items: Sequence[object]) -> Any:
@@ -76,10 +76,10 @@ class CollateInputs:
 
 
 def inputs_of(item: object) -> object:
-    """Return the inputs of an example, which is these alone, or these and a target."""
+    """Return the inputs of an example, which is inputs alone, or inputs and a target."""
     return item[0] if isinstance(item, tuple | list) else item
 
 
 def last_line(error: Exception) -> str:
-    """Return what an error of the user's code says in the end."""
+    """Return the last line of an error of the user's code."""
     return (str(error).strip().splitlines() or [""])[-1][:300]

@@ -1,6 +1,6 @@
-"""Keep of each round what the report shows: some of what was asked for, and the balance of classes.
+"""Write the report's records of each round: some of the queries, and the class balance.
 
-Shapes: A rows asked for; C channels, H height, W width of a picture.
+Shapes: A queried rows; C channels, H height, W width of an image.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def record_asked(
     has_true_targets: bool,
     model: object,
 ) -> None:
-    """Write what round `number` asked for; `model` is the config of the network, which may know pictures."""
+    """Write the queries of round `number`; `model` is the network's config, which may give an image shape."""
     has_classes = num_classes is not None and num_classes <= _MOST_CLASSES
     record = QueryRecord(
         format=1,
@@ -69,7 +69,7 @@ def record_ranking(
     by: str,
     taken: int,
 ) -> None:
-    """Write the candidates by score, the first of equal ones first."""
+    """Write the candidates by score; ties stay in order."""
     order = sorted(range(len(names)), key=lambda place: (-scores[place], place))
     candidates = [
         Candidate(
@@ -91,7 +91,7 @@ def _counts(classes: Tensor | None, num_classes: int | None) -> list[int] | None
     if classes is None or num_classes is None:
         return None
     classes = classes.reshape(-1).long()
-    # A pool that people answer for may have numbers in the place of targets.
+    # A pool that people label may have numbers in place of targets.
     if not bool(((classes >= 0) & (classes < num_classes)).all()):
         return None
     return [int(count) for count in classes.bincount(minlength=num_classes)]
@@ -123,7 +123,7 @@ def _shown(
 
 
 def _thumbnail(picture_CHW: Tensor) -> str:
-    """Return a picture, made small and drawn from its darkest to its lightest value, as PNG in base64."""
+    """Return an image, downscaled and contrast-stretched, as PNG in base64."""
     is_coloured = picture_CHW.shape[0] in (3, 4)
     pixels_CHW = picture_CHW[:3].double().nan_to_num()
     if not is_coloured:

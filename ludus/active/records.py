@@ -1,6 +1,6 @@
-"""What a run of active learning leaves in its directory for the report, a small file for each thing.
+"""Records of an active learning run for the report, as small files in its directory.
 
-asked/round-0003.json     what round 3 asked for, some of it to be seen, and the classes labelled so far
+asked/round-0003.json     the queries of round 3, some of them shown, and the classes labelled so far
 ranking.json              the candidates by score
 calibration_3.json        the reliability curve of round 3
 """
@@ -18,18 +18,18 @@ ASKED, RANKING, CURVE = "asked/round-{:04d}.json", "ranking.json", "calibration_
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1)]
-# Nothing but base64 may stand in the source of a picture.
+# The source of an image may contain nothing but base64.
 Picture = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]+=*$", max_length=1 << 16)]
 
 
 class Record(BaseModel):
-    """A file that people may have edited: whatever does not fit is refused."""
+    """A file that people may have edited: invalid content is refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class Example(Record):
-    """One example that was asked for, and what was answered."""
+    """One queried example and its label."""
 
     row: Count
     label: int | Finite
@@ -37,34 +37,34 @@ class Example(Record):
     """A PNG file in base64."""
     columns: list[str] | None
     numbers: list[Finite | None]
-    """The first numbers of an example that is no picture; None where one is not finite."""
+    """The first numbers of an example that is not an image; None if one is not finite."""
     num_more: Count
-    """How many numbers it has besides."""
+    """The number of its further numbers."""
 
 
 class QueryRecord(Record):
-    """What one round asked for."""
+    """The queries of one round."""
 
     format: Literal[1]
     round: Count
     how: str
-    """The kind of the strategy that chose."""
+    """The kind of the query strategy."""
     num_asked: Count
     class_names: list[str] | None
     labelled_by_class: list[Count] | None
-    """How many labelled examples there are of each class after this round; None where labels are numbers."""
+    """Number of labelled examples of each class after this round; None for regression."""
     pool_by_class: list[Count] | None
-    """How many the whole pool has, where that is known."""
+    """Number of examples of each class in the whole pool, if known."""
     examples: list[Example]
-    """The first of what was asked for."""
+    """The first of the queries."""
 
 
 class Candidate(Record):
-    """A model that could have been taken."""
+    """A candidate model."""
 
     name: str
     score: Finite | None
-    """None where it is not finite."""
+    """None if it is not finite."""
     parameters: Count
     is_taken: bool
 
@@ -88,7 +88,7 @@ class Bin(Record):
 
 
 class Curve(Record):
-    """How often predictions of each confidence are right."""
+    """A reliability curve: accuracy by confidence."""
 
     round: Count
     bins: list[Bin]
@@ -100,7 +100,7 @@ R = TypeVar("R", bound=Record)
 
 
 def read(kind: type[R], found: object, *, source: str) -> R:
-    """Return a record, or raise LudusError with what is wrong with it first."""
+    """Return a record; raise LudusError with its first problem."""
     try:
         return kind.model_validate(found)
     except ValidationError as error:

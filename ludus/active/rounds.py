@@ -1,4 +1,4 @@
-"""What rounds leave behind that decides whether to go on: a part."""
+"""Progress of the rounds, for the stopping criteria: a part."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ludus.core import states
 
 
 class Progress:
-    """How many rounds in a row the pool was predicted alike, and why to stop, once there is a reason."""
+    """The number of consecutive rounds with stable predictions, and the reason to stop, if any."""
 
     def __init__(self, config: StoppingConfig | None, size: int) -> None:
-        """`size` is that of the pool."""
+        """`size` is the size of the pool."""
         self._config = config
         self._said_N = torch.full((size,), -1, dtype=torch.int64)
         self.num_stable = 0
@@ -24,11 +24,11 @@ class Progress:
 
     @property
     def looks_at_pool(self) -> bool:
-        """Whether `hear` is to be given what the model says of the whole pool."""
+        """Whether `update` needs the predictions for the whole pool."""
         return self._config is not None and self._config.stable_share is not None
 
     def update(self, accuracy: float | None, said_N: Tensor | None) -> float | None:
-        """Take the accuracy on validation data and the classes predicted; return how many are as before."""
+        """Update with validation accuracy and predicted classes; return the share that is unchanged."""
         share = None
         if self._config is None:
             return None

@@ -1,6 +1,6 @@
-"""What a model says of the examples of a pool, batch by batch, as a strategy needs it.
+"""Predictions of a model on the pool, batch by batch, as a strategy needs them.
 
-Shapes: B examples of a batch, C classes, D features, T draws or members of a committee.
+Shapes: B examples of a batch, C classes, D features, T MC dropout samples or committee members.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Need = Literal["probabilities", "features", "draws", "members"]
 
 @dataclass(frozen=True)
 class PoolBatch:
-    """What is known of some examples; what a strategy does not need is None."""
+    """Predictions for some examples; those that a strategy does not need are None."""
 
     rows: Tensor
     """(B,) their rows in the pool."""
     log_probs: Tensor | None
-    """(B, C) logarithms of the probabilities of classes."""
+    """(B, C) log probabilities of classes."""
     features: Tensor | None
-    """(B, D) what the network makes of them before its last layer."""
+    """(B, D) features before the last layer."""
     draws: Tensor | None
-    """(T, B, C) log probabilities, each with other units dropped, or by another member."""
+    """(T, B, C) log probabilities of each Monte Carlo dropout sample or committee member."""
 
 
 class Scorer:
-    """Calls a model on examples of the pool; it draws nothing from the run's generators."""
+    """Calls a model on examples of the pool, without using the run's random generators."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Scorer:
         swapped: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
         is_interrupted: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`swapped` is the context in which the weights are those that are evaluated.
+        """`swapped` is the context in which the model has the weights to evaluate.
 
-        `is_interrupted` is asked before each batch; then Interrupted is raised.
+        `is_interrupted` is called before each batch; if true, Interrupted is raised.
         """
         self._is_interrupted = is_interrupted
         self._examples, self._model, self._features = examples, model, features
@@ -65,11 +65,11 @@ class Scorer:
 
     @property
     def pool_size(self) -> int:
-        """How many examples there are."""
+        """Number of examples in the pool."""
         return self._examples.size
 
     def predicted(self, rows: Tensor) -> Tensor:
-        """Return the class that the model says of each row, on the CPU."""
+        """Return the predicted class of each row, on the CPU."""
         seen = self.stream(rows, {"probabilities"})
         return torch.cat(
             [one.log_probs.argmax(1).cpu() for one in seen if one.log_probs is not None]
@@ -78,7 +78,7 @@ class Scorer:
     def stream(
         self, rows: Tensor, needs: set[Need] | frozenset[Need], *, draws: int = 0
     ) -> Iterator[PoolBatch]:
-        """Yield what these needs are for all rows, in their order, without keeping any of it."""
+        """Yield the needed predictions for all rows, in order, without storing them."""
         if self._is_open:
             raise LudusError(
                 "the pool is read a second time while it is still being read, and the network can be in one"
@@ -97,9 +97,9 @@ class Scorer:
             for rows_B, inputs_B in inputs:
                 with torch.no_grad(), autocast:
                     seen = self._seen(rows_B, inputs_B, needs, draws)
-                # Outside: whoever is given it computes in a mode and precision of their own.
+                # Outside the context: the caller computes in its own mode and precision.
                 yield seen
-                # The memory of one batch serves the next.
+                # Frees the memory of this batch for the next.
                 del seen, rows_B, inputs_B
 
     @contextlib.contextmanager
@@ -135,7 +135,7 @@ class Scorer:
         return PoolBatch(rows_B, log_probs_BC, features_BD, draws_TBC)
 
     def _uninterrupted(self, batches: Iterator[tuple[Tensor, Any]]) -> Iterator[tuple[Tensor, Any]]:
-        # A pool may take hours, and nobody waits for it who has asked the run to pause.
+        # Scoring a pool may take hours; a pause must not wait for it.
         for batch in batches:
             if self._is_interrupted():
                 raise Interrupted
@@ -148,8 +148,8 @@ class Scorer:
 
 
 def _refuse_nan(found_BX: Tensor, rows_B: Tensor, *, what: str) -> None:
-    """Raise LudusError if a number is NaN, or infinite where that would become one."""
-    # A sum is one pass over the numbers; which of them it was is looked for only then.
+    """Raise LudusError if a number is NaN, or infinite where that would become NaN."""
+    # A sum is one cheap pass; the offending row is searched for only if it is not finite.
     total = found_BX.sum()
     is_good = total.isfinite() if what == "features" else ~total.isnan()
     if bool(is_good):
@@ -192,7 +192,7 @@ def log_probabilities(outputs: Tensor, loss: str | None) -> Tensor:
 
 @contextlib.contextmanager
 def dropping(module: nn.Module) -> Iterator[None]:
-    """Let the dropout layers drop units, everything else being in eval mode."""
+    """Enable dropout layers, with everything else in eval mode."""
     dropout = nn.modules.dropout._DropoutNd
     layers = [one for one in module.modules() if isinstance(one, dropout) and one.p > 0]
     modes = [layer.training for layer in layers]
@@ -203,7 +203,7 @@ def dropping(module: nn.Module) -> Iterator[None]:
         )
     for layer in layers:
         layer.training = True
-    # In eval mode torch's transformer layers take a fused path that passes their dropouts by.
+    # In eval mode torch's transformer layers take a fused path that skips their dropout.
     is_fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:

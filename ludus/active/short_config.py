@@ -25,8 +25,8 @@ def expand_active(
 ) -> tuple[SupervisedConfig, str]:
     """Return the complete config and the root directory of its runs.
 
-    Each round goes on from the weights of the one before. Without a selection the model chooses from the
-    start; with one, the first `n_query` labels are drawn, for the candidates are compared on them.
+    Each round continues from the weights of the one before. Without a selection the strategy chooses from the
+    start; with one, the first `n_query` labels are sampled uniformly, to compare the candidates on them.
     """
     short = dict(training_config)
     params = _params(short.pop("active_params", {}))
@@ -90,7 +90,7 @@ def _params(given: object) -> Mapping[str, Any]:
 
 
 def _strategy(given: object) -> object:
-    """Return a strategy's section, of its name in any spelling: Entropy, EntropySampling, entropy."""
+    """Return a strategy's section from its name in any spelling: Entropy, EntropySampling, entropy."""
     if isinstance(given, Mapping):
         return given
     known = kinds("strategy")

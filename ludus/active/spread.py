@@ -1,6 +1,6 @@
-"""Rows that lie far apart: greedy k-centers, k-means++ and k-means, without a matrix of all distances.
+"""Diverse rows: greedy k-center, k-means++ and k-means, without a matrix of all distances.
 
-Shapes: N rows, L rows that are covered already, K centres, D features, X columns of a second factor.
+Shapes: N rows, L covered rows, K centres, D features, X columns of a second factor.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from torch import Tensor
 
 _CHUNK = 4096
 _MAX_ENTRIES = 2**24
-"""How many distances are held at once: 64 MiB of float32."""
+"""Maximum number of distances in memory at once: 64 MiB of float32."""
 
 
 def k_center(features_ND: Tensor, count: int, *, covered: Tensor | None) -> Tensor:
-    """Return the places of `count` rows, each the furthest from those before it and from the covered ones.
+    """Return the indices of `count` rows, each furthest from those before it and the covered ones.
 
-    Without covered rows the first is the one furthest from the mean. Of equal distances the first wins.
+    Without covered rows the first is the one furthest from the mean. Ties go to the first.
     """
     features_ND = features_ND.float()
     count = min(count, len(features_ND))
@@ -35,7 +35,7 @@ def k_center(features_ND: Tensor, count: int, *, covered: Tensor | None) -> Tens
         found_N = distances.to(place)
         is_first = number == 0 and not has_covered
         nearest_N = found_N if is_first else torch.minimum(nearest_N, found_N)
-        # Below every distance: rows that are equal to it may still be wanted, itself never again.
+        # Below every distance: duplicates of it may still be chosen, itself never again.
         nearest_N[torch.stack(chosen)] = -1.0
     return torch.stack(chosen)
 
@@ -43,10 +43,10 @@ def k_center(features_ND: Tensor, count: int, *, covered: Tensor | None) -> Tens
 def k_means_plus_plus(
     features_ND: Tensor, count: int, *, generator: torch.Generator, factor: Tensor | None = None
 ) -> Tensor:
-    """Return the places of `count` rows, each drawn by its squared distance from the nearest before it.
+    """Return the indices of `count` rows, each sampled by its squared distance to the nearest before it.
 
-    The first is the longest row. With a `factor` (N, X) a row stands for the outer product of its factor
-    and its features, of X * D numbers, which is never made: (a x) . (b y) = (a . b) (x . y).
+    The first is the row of largest norm. With a `factor` (N, X) a row represents the outer product of its
+    factor and its features, X * D numbers, never materialised: (a x) . (b y) = (a . b) (x . y).
     """
     features_ND = features_ND.float()
     count = min(count, len(features_ND))
@@ -61,15 +61,15 @@ def k_means_plus_plus(
         is_free_N[place] = False
         products_N = (features_ND @ features_ND[place]) * (factor_NX @ factor_NX[place])
         found_N = (norms_N - 2 * products_N + norms_N[place]).clamp_(min=0)
-        # What is left of the difference of equal numbers is rounding, not distance.
+        # A remainder between equal rows is rounding, not distance.
         found_N[found_N < 1e-6 * (norms_N + norms_N[place])] = 0
         nearest_N = torch.minimum(nearest_N, found_N)
     return torch.tensor(chosen, dtype=torch.int64)
 
 
 def _drawn(weights_N: Tensor, is_free_N: Tensor, generator: torch.Generator) -> int:
-    """Return a free place drawn by these weights; where all are 0, the first."""
-    # On the CPU and in float64, so that the draw is the same on every device that gives these weights.
+    """Return a free index sampled by these weights; if all are 0, the first."""
+    # On the CPU and in float64, so that the sample is the same on every device with these weights.
     cumulative_N = torch.where(is_free_N, weights_N.cpu().double(), 0.0).cumsum(0)
     total = float(cumulative_N[-1])
     if not total > 0:
@@ -84,7 +84,7 @@ def k_means(
 ) -> Tensor:
     """Return the (N,) cluster of each row, of `count` clusters found by Lloyd's algorithm."""
     features_ND = features_ND.float()
-    # About the mean, which changes no cluster, k-means++ begins with a row that lies far out.
+    # Centred, which changes no cluster, so that k-means++ starts with an outlying row.
     centred_ND = features_ND - features_ND.mean(0)
     centres_KD = centred_ND[k_means_plus_plus(centred_ND, count, generator=generator)]
     cluster_N = torch.full((len(features_ND),), -1, device=features_ND.device)
@@ -95,14 +95,14 @@ def k_means(
         cluster_N = nearest_N
         sizes_K = torch.bincount(cluster_N, minlength=len(centres_KD))
         sums_KD = _summed(centred_ND, cluster_N, len(centres_KD))
-        # A cluster that lost all its rows stays where it was.
+        # An empty cluster keeps its centre.
         means_KD = sums_KD / sizes_K.clamp(min=1).unsqueeze(1)
         centres_KD = torch.where(sizes_K.unsqueeze(1) > 0, means_KD, centres_KD)
     return cluster_N
 
 
 def _summed(features_ND: Tensor, cluster_N: Tensor, count: int) -> Tensor:
-    """Return the (K, D) sums of the rows of each cluster, by products, whose order is the same each time."""
+    """Return the (K, D) sums of each cluster's rows, by matrix products, whose order is deterministic."""
     sums_KD = features_ND.new_zeros(count, features_ND.shape[1])
     size = _rows_at_once(count)
     for rows_BD, cluster_B in zip(features_ND.split(size), cluster_N.split(size), strict=True):
@@ -112,7 +112,7 @@ def _summed(features_ND: Tensor, cluster_N: Tensor, count: int) -> Tensor:
 
 
 class _Distances:
-    """Squared distances from rows to one of them; measured from the mean, where numbers are smallest."""
+    """Squared distances from rows to one of them; centred, for precision."""
 
     def __init__(self, features_ND: Tensor) -> None:
         self._features_ND, self._mean_D = features_ND, features_ND.mean(0)
@@ -128,8 +128,8 @@ class _Distances:
 
 
 def squared_to_nearest(features_ND: Tensor, others_LD: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the (N,) squared distances to the nearest of other rows, and which it is."""
-    # Measured from their own mean: numbers far from 0 would lose what tells near rows apart.
+    """Return the (N,) squared distances to the nearest of other rows, and its index."""
+    # Centred: numbers far from 0 would lose the precision that separates near rows.
     mean_D = others_LD.mean(0)
     others_LD = others_LD - mean_D
     norms_L = others_LD.square().sum(1)
@@ -144,12 +144,12 @@ def squared_to_nearest(features_ND: Tensor, others_LD: Tensor) -> tuple[Tensor, 
 
 
 def mean_distance(features_ND: Tensor, neighbours: int) -> Tensor:
-    """Return the (N,) mean distances of each row to its nearest others, that many, of the same rows."""
+    """Return the (N,) mean distances of each row to this many nearest neighbours."""
     size = len(features_ND)
     count = min(neighbours, size - 1)
     if count < 1:
         return features_ND.new_zeros(size)
-    # Measured from their mean, as above.
+    # Centred, as above.
     features_ND = features_ND - features_ND.mean(0)
     found = []
     for rows_BD in features_ND.split(_rows_at_once(size)):

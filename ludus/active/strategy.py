@@ -1,6 +1,6 @@
-"""What a query strategy is: it looks at the pool through a View and says which rows to ask for.
+"""The protocol of a query strategy: it reads the pool through a View and chooses rows to label.
 
-Shapes: N rows that may be asked for, B of a batch, C classes.
+Shapes: N candidate rows, B of a batch, C classes.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ StrategySection = Annotated[SerializeAsAny[StrictConfig], registered("strategy")
 
 @dataclass(frozen=True)
 class View:
-    """What a strategy may look at: rows without a label, rows with one, and what the model says."""
+    """The inputs of a strategy: candidate rows, labelled rows, and the model's predictions."""
 
     rows: Tensor
-    """(N,) rows that may be asked for, in an order drawn anew each round: the first wins a tie."""
+    """(N,) candidate rows, shuffled each round: the first wins a tie."""
     labelled: Tensor
-    """(L,) rows that have a label."""
+    """(L,) labelled rows."""
     labels: Tensor
     """(L,) their labels."""
     scorer: Scorer
     generator: torch.Generator
-    """What a strategy draws from, on the CPU; another for each round."""
+    """The random generator of a strategy, on the CPU; another for each round."""
     class_weights: Tensor | None
-    """(C,) how much classes are wanted; None: all alike."""
+    """(C,) class weights; None: all alike."""
 
     def seen(self, rows: Tensor, needs: frozenset[Need], *, draws: int = 0) -> Iterator[PoolBatch]:
-        """Yield what is needed of some rows, batch by batch."""
+        """Yield the needed predictions for some rows, batch by batch."""
         yield from self.scorer.stream(rows, needs, draws=draws)
 
     def features(self, rows: Tensor) -> Tensor:
-        """Return (rows, D) features, all at once; they are what is kept of the pool, never its inputs."""
+        """Return all (rows, D) features at once; the inputs of the pool are never held."""
         needs: frozenset[Need] = frozenset({"features"})
         found = Table(len(rows))
         for seen in self.seen(rows, needs):
@@ -56,62 +56,62 @@ class View:
 
 
 class Table:
-    """Rows that come batch by batch, put into one tensor, so that none is held twice."""
+    """Collects rows batch by batch in one preallocated tensor, so that none is held twice."""
 
     def __init__(self, num_rows: int) -> None:
         self._num_rows, self._filled = num_rows, 0
         self._table_ND = torch.empty(0, 0)
 
     def append(self, rows_BD: Tensor) -> None:
-        """Take the next rows."""
+        """Add the next rows."""
         if not self._filled:
             self._table_ND = rows_BD.new_empty(self._num_rows, *rows_BD.shape[1:])
         self._table_ND[self._filled : self._filled + len(rows_BD)] = rows_BD
         self._filled += len(rows_BD)
 
     def filled(self) -> Tensor:
-        """Return all of them."""
+        """Return all rows."""
         return self._table_ND
 
 
 class Strategy(Protocol):
-    """Chooses what to ask for. One that is given the same view chooses the same.
+    """Chooses the queries of a round; deterministic given the view.
 
-    A strategy of one's own is a class that derives from this, with a Config, under
-    `@register("strategy", "its_name")`; it is made with its section of the config.
+    A custom strategy is a subclass of this with a Config, registered by
+    `@register("strategy", "its_name")`; it is constructed with its section of the config.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it asks the view for."""
+    """What it reads from the view."""
     weighs_classes: ClassVar[bool] = False
-    """Whether it follows `class_weights`."""
+    """Whether it supports `class_weights`."""
     members: int = 1
-    """How many networks a committee has; 1 where it needs none."""
+    """Number of networks of its committee; 1 without a committee."""
     draws: int = 0
-    """How often each example is passed through the network with units dropped."""
+    """Number of Monte Carlo dropout samples per example."""
 
     def __init__(self, config: StrictConfig) -> None:
-        """`config` is its section; one that has keys keeps what it needs of it."""
+        """`config` is the strategy's section of the config."""
 
     @abstractmethod
     def choose(self, view: View, count: int) -> Tensor:
-        """Return `count` rows of the view, each once, the most wanted first."""
+        """Return `count` distinct rows of the view, the most informative first."""
 
 
 OF_CLASSES: frozenset[Need] = frozenset({"probabilities", "draws", "members"})
-"""What only a model of classes can give."""
+"""Needs that only a classifier can fulfil."""
 
 
 class ScoreConfig(StrictConfig):
-    """What every strategy that scores examples one by one can do besides."""
+    """The options of every strategy that scores examples one by one."""
 
     shortlist: Positive | None
-    """Take this many times `queries` by score, and of these the ones that lie furthest apart by their
-    features, so that a round does not ask for the same thing again and again; null: the best alone."""
+    """Diversity: preselect this many times `queries` by score, then choose the ones furthest apart in
+    feature space, so that a round has no near duplicates; null: by score alone."""
 
 
 class ScoreStrategy(Strategy):
-    """Gives each example a score by itself and takes the highest; the pool is streamed."""
+    """Scores each example independently and takes the highest; the pool is streamed."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"probabilities"})
     weighs_classes = True
@@ -120,14 +120,14 @@ class ScoreStrategy(Strategy):
         self.config = config
 
     def score(self, seen: PoolBatch) -> Tensor:
-        """Return (B,) scores of 0 or more, the highest of what is most wanted."""
+        """Return (B,) scores of at least 0; the most informative examples have the highest."""
         raise NotImplementedError
 
     def choose(self, view: View, count: int) -> Tensor:
-        """Return the rows with the highest scores; of equal ones those that come first in the view."""
+        """Return the rows with the highest scores; ties go to those first in the view."""
         scores_N = self.scores(view, view.rows)
         wanted = count if self.config.shortlist is None else count * self.config.shortlist
-        # Stable, so that what is equal stays in the order of the view, which was drawn.
+        # A stable sort, so that ties stay in the random order of the view.
         best = scores_N.argsort(descending=True, stable=True)[:wanted].cpu()
         rows = view.rows[best]
         if len(rows) <= count:
@@ -137,19 +137,19 @@ class ScoreStrategy(Strategy):
         return rows[k_center(features, count, covered=covered).cpu()]
 
     def scores(self, view: View, rows: Tensor) -> Tensor:
-        """Return the (N,) scores of rows, weighted by class where that is asked for."""
+        """Return the (N,) scores of rows, weighted by class if class_weights are set."""
         found = Table(len(rows))
-        # Read in the order in which they lie, whatever order they are asked about in.
+        # Read in storage order, whatever the order of the request.
         order = rows.argsort()
         for seen in view.seen(rows[order], self.needs, draws=self.draws):
             found.append(self.weighted(seen, view))
-            # The memory of one batch serves the next.
+            # Frees the memory of this batch for the next.
             del seen
         scores_N = found.filled()
         return torch.empty_like(scores_N).index_copy_(0, order.to(scores_N.device), scores_N)
 
     def weighted(self, seen: PoolBatch, view: View) -> Tensor:
-        """Return the (B,) scores of a batch, times the weights that the model expects."""
+        """Return the (B,) scores of a batch, times their expected class weights."""
         score_B = self.score(seen)
         if view.class_weights is None:
             return score_B
@@ -157,7 +157,7 @@ class ScoreStrategy(Strategy):
 
 
 def expected_weight(seen: PoolBatch, weights_C: Tensor) -> Tensor:
-    """Return (B,) the weight that the model expects the class of each example to have."""
+    """Return (B,) the expected class weight under the predicted probabilities."""
     log_probs = seen.log_probs if seen.log_probs is not None else seen.draws
     assert log_probs is not None
     probs_BC = log_probs.exp() if log_probs.ndim == 2 else log_probs.exp().mean(0)
@@ -172,7 +172,7 @@ def expected_weight(seen: PoolBatch, weights_C: Tensor) -> Tensor:
 def strategy_problems(
     section: StrictConfig, class_weights: Sequence[float] | None, other_loss: str | None
 ) -> Iterator[str]:
-    """Yield what a strategy cannot do; `other_loss` is a loss without classes, if that is the run's."""
+    """Yield what a strategy does not support; `other_loss` is the run's loss if it has no classes."""
     kind = kind_of(section)
     strategy = find("strategy", kind)
     if other_loss is not None and OF_CLASSES.intersection(strategy.needs):

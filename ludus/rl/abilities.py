@@ -1,4 +1,4 @@
-"""What an RL trainer can do with saved weights: evaluate, film and export them (core/abilities.py)."""
+"""Abilities of an RL trainer: evaluate, film and export saved weights (core/abilities.py)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ludus.rl.plans import without_learn
 
 
 class Abilities:
-    """The methods that `ludus eval`, `play` and `export` look for, and those that read saved states."""
+    """The methods that `ludus eval`, `play` and `export` call, and those that read saved states."""
 
     agent: Agent
     evaluations: Evaluations
@@ -27,18 +27,18 @@ class Abilities:
     evaluation_job = EpisodeJob
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a state of an earlier version with the cursor of this one's plan."""
+        """Return the state of an earlier version with its cursor converted to the current plan."""
         run = state.get("run")
         if not isinstance(run, Mapping) or "cursor" not in run:
             return state
         return {**state, "run": {**run, "cursor": without_learn(run["cursor"])}}
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget the best policy: its weights are lost, or in another run's directory."""
+        """Drop the record of the best policy: its weights are lost, or in another run's directory."""
         self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights of the policy in a saved state; the agent stays as it is."""
+        """Return the policy weights in a saved state; the agent is not changed."""
         own = copy.deepcopy(dict(self.agent.state_dict()))
         try:
             self.agent.load_state_dict(state["agent"])
@@ -48,7 +48,7 @@ class Abilities:
 
     @contextlib.contextmanager
     def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[Agent]:
-        """Let the agent have these weights in the block, and its own after it."""
+        """Swap these weights into the agent inside the block, and restore its own afterwards."""
         own = self.agent.weights()
         try:
             self.agent.load_weights(weights)
@@ -59,16 +59,16 @@ class Abilities:
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
-        """Return the metrics of a kept policy over episodes by which nothing was chosen."""
+        """Return the metrics of a saved policy on held-out episodes, which no model selection has used."""
         with self._borrowing(weights) as agent:
             return self.evaluations.held_out(agent, episodes=episodes, seed=seed)
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
-        """Return pictures of one episode of an evaluation with a kept policy."""
+        """Return the frames of one evaluation episode of a saved policy."""
         with self._borrowing(weights) as agent:
             return self.evaluations.own.film(agent, index, fps)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
-        """Write a kept policy so that NumPy alone can act by it."""
+        """Export a saved policy in a form that runs with NumPy alone."""
         with self._borrowing(weights) as agent:
             export_policy(agent, path)

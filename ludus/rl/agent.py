@@ -1,4 +1,4 @@
-"""What every agent has: a way to act, a way to learn, metrics that stay on the device, state."""
+"""The base of every agent: act, learn, metrics that stay on the device, state."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from ludus.rl.sampling.normalise import Normaliser
 from ludus.seeds import derive, read_generator
 
 Action = NDArray[Any]
-# A number of env steps at which every schedule has come to its end.
+# A number of env steps after which every schedule has ended.
 _LONG_AFTER = 10**12
 
 
 class Agent(Metered):
     """Acts on observations and learns from batches. Subclasses write `act`, `act_greedy`, `_update`.
 
-    `_update` holds everything one step of learning does. `update` is the same, executed by an engine.
+    `_update` is one whole learning step. `update` is the same, executed by an engine.
     """
 
     metric_names: tuple[str, ...] = ("loss", "grad_norm")
     worth_compiling: ClassVar[int] = 150_000
-    """From how many updates on compiling pays, by `engine: auto`."""
+    """The number of updates from which compiling pays off, for `engine: auto`."""
     layout: RowLayout
-    """The columns of what it learns from."""
+    """The columns of the rows it learns from."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(self.metric_names, device)
@@ -61,26 +61,26 @@ class Agent(Metered):
                 are_sums=getattr(config, "n_step", 1) > 1,
             )
         self.plain_state: PlainState | None = None
-        """The plain attributes of networks from outside, as they were before the first update."""
+        """The plain attributes of third-party networks, as they were before the first update."""
         self.update: Callable[..., Tensor] = self._update
 
     def modules(self) -> list[nn.Module]:
-        """Return the networks that learn."""
+        """Return the trained networks."""
         return [part.module for part in self.learned().values() if isinstance(part, Learner)]
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return inputs of `_update` of the shapes that it will have, holding zeros."""
+        """Return zeros in the shapes of the inputs of `_update`."""
         raise NotImplementedError
 
     def inexact_because(self) -> list[str]:
-        """Return what the networks change without its being saved, or what an older state lacked."""
+        """Return what the networks change that is not saved, or what an older state lacked."""
         lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
         reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
         return reasons + ([] if self.plain_state is None else unsaved(self.plain_state))
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return an action for each env, as it is remembered; explore."""
+        """Return an exploring action for each env, in the form the buffer stores."""
         raise NotImplementedError
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
@@ -88,7 +88,7 @@ class Agent(Metered):
         raise NotImplementedError
 
     def act_sampled(self, obs_ND: Action, masks: Masks, generator: np.random.Generator) -> Action:
-        """Return a drawn action for each env, in the env's own units, as at the end of training."""
+        """Return a sampled action for each env, in the env's own units, as at the end of training."""
         own, was_training = self.generator, self.is_training
         self.generator, self.is_training = generator, True
         try:
@@ -104,19 +104,19 @@ class Agent(Metered):
         )
 
     def to_env(self, actions: Action) -> Action:
-        """Return remembered actions in the env's own units."""
+        """Return stored actions in the env's own units."""
         return actions
 
     def learn(self, batch: Any, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from one batch; return the TD error of each transition, where there are any."""
+        """Learn from one batch; return the TD error of each transition, or None if there are none."""
         raise NotImplementedError
 
     def _update(self, *inputs: Any) -> Tensor:
-        """Learn from one batch and count its metrics; the last input is the numbers that change."""
+        """Learn from one batch and accumulate its metrics; the last input holds the scheduled numbers."""
         raise NotImplementedError
 
     def _learn(self, *inputs: Tensor | None, numbers: tuple[float, ...]) -> Tensor:
-        """Update with numbers, the learning rate first, as a tensor, which every engine reads anew."""
+        """Update with these numbers, learning rate first, as a tensor that engines read at each replay."""
         self.num_counted += 1
         if self.device.type != "cpu":
             inputs = tuple(
@@ -126,7 +126,7 @@ class Agent(Metered):
         return self.update(*inputs, self.numbers(*numbers))
 
     def normalised(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
-        """Return observations, next observations and rewards as the networks should see them."""
+        """Return normalised observations, next observations and rewards for the networks."""
         normaliser = self.normaliser
         if normaliser is None:
             return batch.obs, batch.next_obs, batch.rewards
@@ -134,7 +134,7 @@ class Agent(Metered):
         return normaliser.obs(batch.obs), normaliser.obs(batch.next_obs), rewards_B
 
     def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return what the agent can say of itself beyond its metrics."""
+        """Return diagnostics of the agent other than its metrics."""
         return {}
 
     def describe(self) -> dict[str, float]:
@@ -146,11 +146,11 @@ class Agent(Metered):
         }
 
     def train(self, mode: bool = True) -> None:
-        """Explore while acting, or not."""
+        """Switch exploration on or off."""
         self.is_training = mode
 
     def eval(self) -> None:
-        """Stop exploring."""
+        """Switch exploration off."""
         self.train(False)
 
     def learned(self) -> Mapping[str, Learner | Target]:
@@ -158,11 +158,11 @@ class Agent(Metered):
         raise NotImplementedError
 
     def policy_networks(self) -> tuple[str, ...]:
-        """Return the names of the networks that a trained policy consists of."""
+        """Return the names of the networks that make up the policy."""
         raise NotImplementedError
 
     def weights(self) -> dict[str, Tensor]:
-        """Return a copy, on the CPU, of what acting needs: parameters, buffers, moments of observations."""
+        """Return a CPU copy of what acting needs: parameters, buffers, observation moments."""
         found: dict[str, Tensor] = {}
         learned = self.learned()
         for network in self.policy_networks():
@@ -175,7 +175,7 @@ class Agent(Metered):
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in found.items()}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take up the weights of a trained policy."""
+        """Load the weights of a trained policy."""
         learned, found = self.learned(), []
         for network in self.policy_networks():
             learner, start = learned[network], f"{network}."
@@ -191,7 +191,7 @@ class Agent(Metered):
 
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
-        """Let the block ask the networks for actions; what that changes in them is undone."""
+        """Undo, after the block, whatever forward passes inside it changed in the networks."""
         with contextlib.ExitStack() as stack:
             for part in self.learned().values():
                 if isinstance(part, Learner):
@@ -199,7 +199,7 @@ class Agent(Metered):
             yield
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all networks, generators, and metrics not yet recorded."""
+        """Return all networks, generators, and metrics not yet logged."""
         return {
             "networks": {name: part.state_dict() for name, part in self.learned().items()},
             "generator": self.generator.bit_generator.state,
@@ -208,7 +208,7 @@ class Agent(Metered):
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "networks", "generator", "normaliser", "totals", "num_counted")
         learned, networks = self.learned(), states.mapping(state, "networks")
         generator = read_generator(state, "generator")
@@ -223,7 +223,7 @@ class Agent(Metered):
                 self.normaliser.load_state_dict(state["normaliser"])
             elif state["normaliser"] is not None:
                 raise states.StateError("", "is there, where this run has none")
-        # Nothing of the above can fail from here on, so an agent is never half loaded.
+        # All checks are above: nothing below can fail, so an agent is never half loaded.
         for name, part in learned.items():
             part.load_state_dict(networks[name])
         self.generator.bit_generator.state = generator

@@ -1,4 +1,4 @@
-"""The config sections that all agents share: envs, evaluation, normalisation, epochs."""
+"""Config sections shared by all agents: envs, evaluation, normalisation, epochs."""
 
 from __future__ import annotations
 
@@ -25,38 +25,38 @@ Discount = Annotated[float, Field(ge=0, le=1)]
 
 
 class Scheduled(StrictConfig):
-    """A number that changes with the steps."""
+    """A number with a schedule."""
 
     initial: NonNegativeFloat
     """Its value at the beginning."""
     schedule: ScheduleSection
-    """How it goes on from there."""
+    """How it changes with the steps."""
 
 
 class AgentEvaluationConfig(EvaluationConfig):
-    """How the agent is judged, and what follows from it."""
+    """Evaluation: the episodes, the best model, early stopping."""
 
     env: EnvSection | None
-    """The env it is judged in; null is the training env without the wrappers that change rewards."""
+    """The evaluation env; null is the training env without the wrappers that change rewards."""
     more_envs: dict[str, EnvSection]
-    """Envs it is judged in besides, by name: logged as eval/<name>/return_mean, they decide nothing."""
+    """Further evaluation envs by name: logged as eval/<name>/return_mean, not part of the score."""
     episodes: Positive
-    """How many episodes an evaluation has; episode i begins in the same way every time."""
+    """Number of episodes per evaluation; episode i has the same seed every time."""
     envs: Positive
-    """How many envs play them side by side."""
+    """Number of envs that play them in parallel."""
     actions: Literal["greedy", "sampled"]
-    """Judge it by its best actions, or by actions drawn as at the end of training."""
+    """Greedy actions, or actions sampled as at the end of training."""
     max_episode_length: Positive
-    """Cut an episode after this many steps, for envs without a time limit of their own."""
+    """Truncate an episode after this many steps, for envs without a time limit."""
     asynchronous: bool
-    """Evaluate in a process of its own while training goes on; the result is taken at the next one."""
+    """Evaluate in a separate process while training continues; the result is read at the next one."""
     timeout_seconds: PositiveFloat | None
-    """How long an asynchronous evaluation may take before its process counts as hung; else null."""
+    """Seconds after which the process of an asynchronous evaluation counts as hung; else null."""
     target: float | None
-    """Stop as soon as an evaluation's mean return reaches this; null goes on to the end."""
+    """Stop the run once an evaluation's mean return reaches this; null never does."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each key that the others make meaningless, and names that no metric can have."""
+        """Yield keys without effect under the others, and names that are not valid in a metric."""
         yield from super().problems()
         if self.asynchronous and self.timeout_seconds is None:
             yield "'timeout_seconds' is null, but 'asynchronous' is true; set it, for example to 600.0"
@@ -71,60 +71,60 @@ class AgentEvaluationConfig(EvaluationConfig):
 
 
 class NormaliseConfig(StrictConfig):
-    """Bring observations and rewards to a common size, by running statistics."""
+    """Normalisation of observations and rewards by running statistics."""
 
     observations: bool
-    """Shift and scale each number of an observation to mean 0 and deviation 1."""
+    """Normalise each component of an observation to mean 0 and standard deviation 1."""
     rewards: bool
-    """Divide rewards by the deviation of the discounted return."""
+    """Divide rewards by the standard deviation of the discounted return."""
     clip: PositiveFloat
-    """Cut each normalised number off at this distance from zero, every reward of an n-step sum by
-    itself."""
+    """Clip normalised values to this distance from zero; each reward of an n-step return is clipped
+    separately."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a section that does nothing."""
+        """Yield a message if the section has no effect."""
         if not self.observations and not self.rewards:
             yield "neither observations nor rewards are normalised; set the whole section to null"
 
 
 class RLConfig(TrainerConfig):
-    """What every agent's file has."""
+    """The keys that every agent's config has."""
 
     env: EnvSection
     """The env the agent learns in."""
     num_envs: Positive
-    """How many copies of it are stepped side by side."""
+    """Number of copies of it that are stepped in parallel."""
     step_timeout_seconds: PositiveFloat
-    """How long a step may take in a worker process before it counts as hung."""
+    """Seconds after which a step in a worker process counts as hung."""
     normalise: NormaliseConfig | None
-    """How observations and rewards are brought to a common size; null leaves them."""
+    """Normalisation of observations and rewards; null for none."""
     gamma: Discount
-    """How much a reward one step later is worth."""
+    """The discount factor per step."""
     optimizer: OptimizerSection
-    """How weights move along the gradient."""
+    """The optimizer of the networks."""
     learning_rate_schedule: ScheduleSection
-    """How the learning rate changes with the optimisation steps, from the optimizer's own."""
+    """How the learning rate changes with the optimisation steps, starting from the optimizer's."""
     max_grad_norm: PositiveFloat | None
-    """Shorten a gradient that is longer than this; null leaves it."""
+    """Clip the gradient to this norm; null does not clip."""
     precision: Literal["float32", "bfloat16"]
-    """What the networks compute in; weights stay float32."""
+    """The number type of the networks' computations; weights stay float32."""
     engine: EngineKey
-    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
+    """The engine that executes the update: auto chooses by run length and device, eager calls it, tape
+    (CPU) and graph (CUDA) replay it without Python, compiled compiles it, which takes some seconds."""
     evaluation: AgentEvaluationConfig
-    """How the agent is judged."""
+    """How the agent is evaluated."""
     return_window: Positive
-    """How many of the latest training episodes rollout/ep_rew_mean is the mean of."""
+    """Number of latest training episodes averaged in rollout/ep_rew_mean."""
 
     @property
     def highest_rate(self) -> float:
-        """The largest learning rate that the schedule comes to."""
+        """The largest learning rate of the schedule."""
         return highest(self.learning_rate_schedule, self.optimizer.learning_rate)
 
     def turned_off(self, section: str, keys: Sequence[str], evaluated: str) -> dict[str, Any]:
-        """Return the values with which a run that never comes to these intervals is right.
+        """Return the values that switch off intervals which the run never reaches.
 
-        `evaluated` is the interval of evaluations: what only they decide goes with them.
+        `evaluated` is the interval of evaluations: keys that depend on them are switched off too.
         """
         off: dict[str, Any] = {f"{section}.{key}": 0 for key in keys}
         if evaluated in keys or not getattr(getattr(self, section), evaluated):
@@ -134,7 +134,7 @@ class RLConfig(TrainerConfig):
         return off
 
     def length_problems(self, run_opts: int, evaluated: tuple[str, int]) -> Iterator[str]:
-        """Yield each key that a run of so many updates never comes to.
+        """Yield each key that a run of this many updates never reaches.
 
         `evaluated` is the key that says how often the agent is evaluated, and its value.
         """
@@ -145,16 +145,16 @@ class RLConfig(TrainerConfig):
 
 
 class EpochsConfig(StrictConfig):
-    """A run counted in epochs, each some env steps and then some updates."""
+    """A run counted in epochs, each of env steps followed by updates."""
 
     max_env_steps: Positive
     """The run ends with the epoch in which this many env steps are reached."""
     log_every_epochs: Count
-    """Write a record every so many epochs; 0 means never."""
+    """Write a record every this many epochs; 0 means never."""
     evaluate_every_epochs: Count
-    """Evaluate every so many epochs, but not in the first; 0 means never."""
+    """Evaluate every this many epochs, but not in the first; 0 means never."""
     keep_every_epochs: Count
-    """Keep the weights in models/<opt_steps> every so many epochs; 0 means never."""
+    """Save the weights in models/<opt_steps> every this many epochs; 0 means never."""
     max_opt_steps: Positive | None
     """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
 

@@ -1,4 +1,4 @@
-"""What the RL family adds to the words of the library, and what its keys are called elsewhere."""
+"""Registrations of the RL family, and the names of its keys in other libraries."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from ludus.config.families import declare
 from ludus.rl import migrations
 
-# Names, elsewhere or in a run counted otherwise, that count env steps.
+# Names in env steps, of other libraries or of runs counted in the other unit.
 _OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
 
 
-# By key of a run counted the other way: the key that is read instead, and in which unit.
+# For each key of a run counted in the other unit: the key to use instead, and its unit.
 _IN_OPT_STEPS = "in optimisation steps, not in epochs"
 _IN_EPOCHS = "in epochs, not in optimisation steps"
 _UNITS = {
@@ -39,7 +39,7 @@ _UNITS = {
 
 
 def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
-    """Return what decides here what a name of another meaning does elsewhere, and in which unit."""
+    """Return the key here that corresponds to another library's name, and its unit."""
     if name in _OF_ENV_STEPS and path == "steps.max_opt_steps":
         return _in_updates(data, value)
     if name in ("num_minibatches", "minibatches"):
@@ -49,7 +49,7 @@ def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: objec
 
 
 def _in_updates(data: Mapping[str, Any], value: object) -> str:
-    """Return how many optimisation steps a number of env steps is, for a run counted in steps."""
+    """Return a number of env steps in optimisation steps, for a run counted in steps."""
     told = " Here 'steps.max_opt_steps' decides that, in optimisation steps"
     first, interval = data.get("learning_starts"), data["steps"].get("update_every_env_steps")
     if isinstance(first, int) and isinstance(interval, int) and interval > 0:
@@ -60,7 +60,7 @@ def _in_updates(data: Mapping[str, Any], value: object) -> str:
 
 
 def _as_size(data: Mapping[str, Any], value: object) -> str:
-    """Return how large so many minibatches are: the key is their size."""
+    """Return the minibatch size for a number of minibatches: the key is the size."""
     told = " Here 'minibatch_size' decides that: how many steps of a rollout one update learns from"
     envs, steps = data.get("num_envs"), data.get("rollout_steps")
     if isinstance(envs, int) and isinstance(steps, int):
@@ -85,7 +85,7 @@ declare(
     },
     earlier_names={"schedule": "counted_in", "learning_rate": "learning_rate_schedule"},
     other_names={
-        # The keys of the section, steps or epochs, that a file does not follow, and of the one it does.
+        # The keys of the section, steps or epochs, that a config does not use, and of the one it does.
         "max_env_steps": ("steps.max_opt_steps",),
         "max_opt_steps": ("epochs.max_opt_steps",),
         "log_every_epochs": ("steps.log_every_opt_steps",),
@@ -99,7 +99,7 @@ declare(
         "update_every_env_steps": ("epochs.updates_per_env_step",),
         "max_steps": ("steps.max_opt_steps", "epochs.max_opt_steps"),
         "num_train_steps": ("steps.max_opt_steps", "epochs.max_opt_steps"),
-        # What Stable-Baselines3, CleanRL and others call these.
+        # The names in Stable-Baselines3, CleanRL and others.
         "total_timesteps": ("epochs.max_env_steps", "steps.max_opt_steps"),
         "num_timesteps": ("epochs.max_env_steps", "steps.max_opt_steps"),
         "timesteps": ("epochs.max_env_steps", "steps.max_opt_steps"),

@@ -12,9 +12,9 @@ from ludus.session.begun import has_begun
 def choose_update(
     agent: Agent, wanted: EngineKey, run: Run, *, num_updates: int
 ) -> tuple[EngineName, list[str]]:
-    """Let an engine execute the agent's update from now on; return which, and what to tell.
+    """Set the engine of the agent's update; return its name and the notices for the user.
 
-    Raise ConfigError where one is asked for by name that cannot.
+    Raise ConfigError if the engine named in the config cannot execute it.
     """
     modules = agent.modules()
     agent.plain_state = PlainState(*modules)

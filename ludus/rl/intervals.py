@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def unreached_epochs(epochs: EpochsConfig, num_epochs: int) -> list[str]:
     """Return the intervals of an EpochsConfig that are longer than a run of this many epochs."""
-    # The first epoch, number 0, is never evaluated, so the last one has the number less one.
+    # Epoch 0 is never evaluated, and the last epoch has the number num_epochs - 1.
     last = {
         "evaluate_every_epochs": num_epochs - 1,
         "log_every_epochs": num_epochs,
@@ -34,7 +34,7 @@ def epochs_never_reached(epochs: EpochsConfig, num_epochs: int) -> Iterator[str]
 
 
 def never_so_many(epochs: EpochsConfig, most: int) -> Iterator[str]:
-    """Yield a sentence where an EpochsConfig ends before the optimisation steps it asks for."""
+    """Yield a sentence if an EpochsConfig ends before its max_opt_steps are reached."""
     if epochs.max_opt_steps is not None and epochs.max_opt_steps > most:
         yield (
             f"'epochs.max_opt_steps' is {epochs.max_opt_steps}, but epochs.max_env_steps"

@@ -1,4 +1,4 @@
-"""Which trainer a config of an agent is for."""
+"""The trainer class for an agent's config."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ T = TypeVar("T")
 
 
 def concrete(cls: type[T], config: object) -> type[T]:
-    """Return this class if it has an Agent, else the trainer of the config's kind, as this class.
+    """Return this class if it has an Agent, else a subclass of it for the config's kind.
 
-    A class that only adds to RLTrainer becomes one that adds to the trainer of the kind.
+    A class that only extends RLTrainer becomes one that extends the trainer of the kind.
     """
     if hasattr(cls, "Agent"):
         return cls

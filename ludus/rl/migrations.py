@@ -1,4 +1,4 @@
-"""What keys of agents were called and meant in older files."""
+"""Migrations of older agents' configs: renamed keys and changed meanings."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ludus.config.migrations import has_keys, rename_keys, sections_of
 from ludus.core.errors import ConfigError
 
 _EVALUATION = ("episodes", "envs", "asynchronous", "patience", "min_delta", "target_return")
-"""The keys by which the section on how an agent is judged is known."""
+"""The keys that identify an evaluation section."""
 
 
 def renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """Give each key the name it has now: version 2 changed some while it was the current one."""
+    """Rename keys to their current names: version 2 changed some while it was current."""
     names: dict[str, str] = {}
     if has_keys(data, "replay", "learning_starts") and data.get("schedule") in ("steps", "epochs"):
         names["schedule"] = "counted_in"
@@ -38,12 +38,12 @@ STEPS = {
     "record_agent_info_interval": "log_agent_info_every_opt_steps",
     "record_compute_cost_interval": "log_compute_cost_every_opt_steps",
 }
-"""What the keys of a run counted in epochs, and in steps, were called before version 5."""
+"""The names before version 5 of the keys of runs counted in epochs, and in steps."""
 TARGET = {"every_opt_steps": "sync_every_opt_steps", "share": "tau"}
 
 
 def to_5(data: dict[str, Any]) -> dict[str, Any]:
-    """Give keys the names of version 5, and PPO's minibatches their size instead of their number."""
+    """Rename keys as in version 5, and give PPO's minibatches by size instead of number."""
     rename_keys(data.get("epochs"), EPOCHS, "max_env_steps", "eval_freq")
     rename_keys(data.get("steps"), STEPS, "opt_interval", "eval_interval")
     rename_keys(data.get("target"), TARGET, "every_opt_steps", "share")
@@ -56,10 +56,10 @@ def to_5(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Give each key that version 2 added the value that version 1 behaved by."""
+    """Add the keys of version 2, with the values that reproduce version 1."""
     if has_keys(evaluation := data.get("evaluation"), *_EVALUATION):
         env = data.get("env")
-        # Agents were judged with every wrapper of the training env around theirs.
+        # Agents were evaluated with every wrapper of the training env.
         is_wrapped = isinstance(env, dict) and env.get("wrappers")
         evaluation.setdefault("env", copy.deepcopy(env) if is_wrapped else None)
         evaluation.setdefault("more_envs", {})
@@ -85,7 +85,7 @@ def to_2(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split_clip(data: dict[str, Any]) -> None:
-    """Move what stood under `clip` and meant the price of KL divergence to a section of its own."""
+    """Move the KL coefficient, which was under `clip`, to its own section."""
     data.setdefault("target_kl", None)
     data.setdefault("kl", None)
     if data["policy_loss"] != "kl" or data["kl"] is not None:
@@ -101,7 +101,7 @@ def _split_clip(data: dict[str, Any]) -> None:
 
 
 def _silence(section: dict[str, Any]) -> None:
-    """Take out of one section what its other keys keep from being read."""
+    """Remove the keys of one section that its other keys leave unread."""
     if section.get("learned") is False and "target_entropy" in section:
         section["target_entropy"] = None
     normalise = section.get("normalise")
@@ -112,7 +112,7 @@ def _silence(section: dict[str, Any]) -> None:
 
 
 def _silence_evaluation(data: dict[str, Any]) -> None:
-    """Take out of `evaluation` what its other keys, or the want of evaluations, keep from being read."""
+    """Remove the keys of `evaluation` that are unread, by its other keys or for lack of evaluations."""
     evaluation = data.get("evaluation")
     if not has_keys(evaluation, *_EVALUATION):
         return

@@ -1,4 +1,4 @@
-"""What a config says of a network body, and how bodies and their heads are made from it."""
+"""The config section of a network body, and the construction of bodies and heads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Init = Literal["torch", "orthogonal"]
 def make_body(
     section: StrictConfig, obs_shape: tuple[int, ...], obs_dtype: DTypeLike = np.float32
 ) -> nn.Module:
-    """Return the network body of this section for observations of this shape.
+    """Return this section's network body for observations of this shape.
 
     It takes (B, *obs_shape) and returns (B, F), where F is its `num_features`; raise ConfigError if it
     does not.
@@ -42,12 +42,12 @@ def make_body(
 
 
 def features_of(body: nn.Module) -> int:
-    """Return how many numbers a body gives for an observation."""
+    """Return the number of features of a body."""
     return int(body.num_features)  # type: ignore[arg-type]
 
 
 def _check_body(kind: str, body: object, obs: NDArray[Any]) -> None:
-    """Raise ConfigError unless a body of someone's own says how wide it is, and is."""
+    """Raise ConfigError unless a third-party body declares its `num_features`, correctly."""
     name = f"the network '{kind}' ({type(body).__qualname__})"
     if not isinstance(body, nn.Module):
         raise ConfigError(f"{name} is no torch.nn.Module; derive it from that")
@@ -76,10 +76,10 @@ def _check_body(kind: str, body: object, obs: NDArray[Any]) -> None:
 
 
 def head(inputs: int, outputs: int, *, gain: float | None) -> nn.Linear:
-    """Return the linear layer that ends a network.
+    """Return the output layer of a network, a linear one.
 
-    With a gain the weights are orthogonal, scaled by it, and the bias is zero; with None they are
-    as torch draws them.
+    With a gain the weights are orthogonal, scaled by it, and the bias is zero; with None they have
+    torch's default initialisation.
     """
     layer = nn.Linear(inputs, outputs)
     if gain is not None:
@@ -88,7 +88,7 @@ def head(inputs: int, outputs: int, *, gain: float | None) -> nn.Linear:
 
 
 def initialise(layers: nn.Sequential, init: Init) -> None:
-    """Redraw the weights of linear layers and convolutions, unless torch's own draw is wanted."""
+    """Initialise linear layers and convolutions, unless torch's default is configured."""
     if init == "orthogonal":
         for layer in layers:
             if isinstance(layer, nn.Linear | nn.Conv2d):
@@ -96,7 +96,7 @@ def initialise(layers: nn.Sequential, init: Init) -> None:
 
 
 def make_orthogonal(layer: nn.Linear | nn.Conv2d, *, gain: float) -> None:
-    """Give a layer orthogonal weights of this gain and a bias of zero."""
+    """Initialise a layer with orthogonal weights of this gain and a zero bias."""
     nn.init.orthogonal_(layer.weight, gain)
     assert layer.bias is not None
     nn.init.zeros_(layer.bias)

@@ -1,4 +1,4 @@
-"""What agents that learn from a replay buffer share: their keys, and how a target network follows."""
+"""Off-policy agents: the config keys of replay, and target network updates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ludus.rl.intervals import (
 from ludus.rl.network_config import NetworkSection
 from ludus.rl.run_length import count_epochs
 
-# A mixin: a config has these keys beside those of RLConfig, DqnConfig(OffPolicyConfig, RLConfig).
+# A mixin: its keys are added to those of RLConfig, as in DqnConfig(OffPolicyConfig, RLConfig).
 if TYPE_CHECKING:
     from ludus.rl.config import RLConfig as _Beside
 else:
@@ -33,7 +33,7 @@ else:
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
-# A file in which each of the two sections is filled in.
+# A file in which both sections are filled in.
 _FILLED_IN = {"steps": "dqn", "epochs": "dqn-mountaincar"}
 
 
@@ -41,38 +41,38 @@ class StepsConfig(StrictConfig):
     """A run counted in optimisation steps, each after a few env steps."""
 
     update_every_env_steps: Positive
-    """How many env steps lie between two optimisation steps."""
+    """Number of env steps between two optimisation steps."""
     log_every_opt_steps: Count
-    """Write a record each time this many optimisation steps were made; 0 means never."""
+    """Write a record every this many optimisation steps; 0 means never."""
     evaluate_every_opt_steps: Count
-    """Evaluate each time this many optimisation steps were made; 0 means never."""
+    """Evaluate every this many optimisation steps; 0 means never."""
     keep_every_opt_steps: Count
-    """Keep the weights in models/<opt_steps> each time this many were made; 0 means never."""
+    """Save the weights in models/<opt_steps> every this many optimisation steps; 0 means never."""
     log_agent_info_every_opt_steps: Count
-    """Record the size of each network's weights each time this many were made; 0 means never."""
+    """Log the norm of each network's weights every this many optimisation steps; 0 means never."""
     log_compute_cost_every_opt_steps: Count
-    """Write to timing.jsonl how long acting and learning took each time this many were made; 0: never."""
+    """Write the time of acting and learning to timing.jsonl every this many optimisation steps; 0: never."""
     max_opt_steps: Positive
-    """How many optimisation steps the run has."""
+    """Number of optimisation steps of the run."""
 
 
 class OffPolicyEpochsConfig(EpochsConfig):
     """The epochs of an agent that learns from a replay buffer."""
 
     steps_per_epoch: Positive
-    """How many steps each env takes in an epoch."""
+    """Number of steps of each env per epoch."""
     updates_per_env_step: PositiveFloat
-    """How many updates are owed for each env step, those before learning starts included."""
+    """Number of updates per env step; steps before learning starts count too."""
 
 
 class PrioritisedConfig(PerConfig):
-    """Prioritised replay: transitions with a large TD error are drawn more often."""
+    """Prioritised experience replay: transitions are sampled in proportion to the TD error."""
 
     beta_schedule: ScheduleSection
     """How beta changes with the optimisation steps; it usually ends at 1."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each number that is out of its bounds."""
+        """Yield a message for each number out of bounds."""
         yield from super().problems()
         if self.beta <= 1 < (most := highest(self.beta_schedule, self.beta)):
             yield (
@@ -81,21 +81,21 @@ class PrioritisedConfig(PerConfig):
 
 
 class ReplayConfig(StrictConfig):
-    """What the agent remembers."""
+    """The replay buffer."""
 
     capacity: Positive
-    """How many transitions are kept; the oldest are overwritten."""
+    """Number of transitions stored; the oldest are overwritten."""
     on_device: bool
-    """Keep them on the device that computes, rather than in main memory."""
+    """Store them on the training device, rather than in main memory."""
     prioritised: PrioritisedConfig | None
-    """Draw those with a large TD error more often; null draws all alike."""
+    """Prioritised experience replay, by TD error; null samples uniformly."""
 
 
 class OffPolicyConfig(_Beside):
-    """The keys that every agent with a replay buffer has beside those of RLConfig."""
+    """The keys of every agent with a replay buffer, in addition to those of RLConfig."""
 
     counted_in: Literal["steps", "epochs"]
-    """Which of the two sections below the run follows."""
+    """Which of the two sections below applies."""
     steps: StepsConfig | None
     """The run counted in optimisation steps, with counted_in: steps; else null."""
     epochs: OffPolicyEpochsConfig | None
@@ -103,16 +103,16 @@ class OffPolicyConfig(_Beside):
     network: NetworkSection
     """The body of each network."""
     replay: ReplayConfig
-    """What the agent remembers."""
+    """The replay buffer."""
     n_step: Positive
-    """How many rewards are added up before the value of a state is asked."""
+    """n of the n-step return: the number of rewards summed before bootstrapping."""
     batch_size: Positive
-    """How many transitions one update learns from."""
+    """Number of transitions per update."""
     learning_starts: Count
-    """How many env steps are taken, at random where the agent can, before the first update."""
+    """Number of env steps before the first update, with random actions where the agent can."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         other = "epochs" if self.counted_in == "steps" else "steps"
         if getattr(self, other) is not None:
             yield (
@@ -140,7 +140,7 @@ class OffPolicyConfig(_Beside):
             yield from too_long(per.beta_schedule, path, self.run_opts, "optimisation steps")
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, and its value for never."""
         if self.counted_in == "steps" and self.steps is not None:
             keys = unreached_steps(self.steps, self.steps.max_opt_steps)
             return self.turned_off("steps", keys, "evaluate_every_opt_steps")
@@ -180,7 +180,7 @@ class OffPolicyConfig(_Beside):
         return self.steps_per_epoch * self.num_envs
 
     def epochs_for(self, max_opt_steps: int) -> int:
-        """Return how many epochs it takes to make this many updates."""
+        """Return the number of epochs for this many updates."""
         assert self.epochs is not None
         rate = self.epochs.updates_per_env_step
         count = -(-max(self.learning_starts, int(max_opt_steps / rate), 1) // self._per_epoch)
@@ -190,19 +190,19 @@ class OffPolicyConfig(_Beside):
 
     @property
     def run_epochs(self) -> int:
-        """How many epochs the run has, with counted_in: epochs."""
+        """Number of epochs of the run, with counted_in: epochs."""
         assert self.epochs is not None
         return count_epochs(self.epochs, self._per_epoch, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many steps each env takes in an epoch."""
+        """Number of steps of each env per epoch."""
         assert self.epochs is not None
         return self.epochs.steps_per_epoch
 
     @property
     def run_opts(self) -> int:
-        """How many optimisation steps the run has, or about so many."""
+        """Number of optimisation steps of the run, exactly or approximately."""
         if self.counted_in == "steps":
             assert self.steps is not None
             return self.steps.max_opt_steps
@@ -212,7 +212,7 @@ class OffPolicyConfig(_Beside):
 
     @property
     def run_env_steps(self) -> int:
-        """How many env steps the run has, or about so many."""
+        """Number of env steps of the run, exactly or approximately."""
         if self.counted_in == "steps":
             assert self.steps is not None
             return (
@@ -223,16 +223,16 @@ class OffPolicyConfig(_Beside):
 
 
 class TargetConfig(StrictConfig):
-    """How the target network follows."""
+    """Updates of the target network."""
 
     sync_every_opt_steps: Positive
-    """After how many optimisation steps it moves."""
+    """Number of optimisation steps between target updates."""
     tau: Share
-    """How far it moves towards the network that learns; 1 copies it."""
+    """Polyak coefficient: the fraction moved towards the online network; 1 copies it."""
 
 
 def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
-    """Let a target move after the update that follows this many, if its config says so."""
+    """Update the target if it is due after the next update, given the number made so far."""
     if (num_opts + 1) % config.sync_every_opt_steps == 0:
         target.follow(config.tau)
 
@@ -240,7 +240,7 @@ def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
 def example_batch(
     config: OffPolicyConfig, layout: RowLayout, device: torch.device
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return rows, images and importance weights of zeros, of the shapes that a batch will have."""
+    """Return zeros in the shapes of a batch's rows, images and importance weights."""
     rows, images = torch.zeros(config.batch_size, layout.width, device=device), None
     if layout.has_images:
         images = rows.new_zeros(len(rows), layout.image_width, dtype=torch.uint8)

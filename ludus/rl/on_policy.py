@@ -1,4 +1,4 @@
-"""The keys of agents that learn from the rollout just collected, and how long their runs are."""
+"""On-policy agents: the config keys of rollouts, and the length of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.rl.intervals import epochs_never_reached, never_so_many, unreached_ep
 from ludus.rl.network_config import NetworkSection
 from ludus.rl.run_length import count_epochs
 
-# A mixin: a config has these keys beside those of RLConfig, PpoConfig(OnPolicyConfig, RLConfig).
+# A mixin: its keys are added to those of RLConfig, as in PpoConfig(OnPolicyConfig, RLConfig).
 if TYPE_CHECKING:
     from ludus.rl.config import RLConfig as _Beside
 else:
@@ -20,25 +20,25 @@ else:
 
 
 class OnPolicyConfig(_Beside):
-    """The keys that every on-policy agent has beside those of RLConfig."""
+    """The keys of every on-policy agent, in addition to those of RLConfig."""
 
     epochs: EpochsConfig
-    """The run, counted in rollouts with the updates that follow each."""
+    """The run, counted in epochs of one rollout and its updates."""
     network: NetworkSection
-    """The body of the policy's network, and of the value's."""
+    """The body of the policy network and of the value network."""
     shared_body: bool
-    """Let policy and value share one body."""
+    """Whether policy and value share one body."""
     rollout_steps: Positive
-    """How many steps each env takes before the policy is improved."""
+    """Number of steps of each env per rollout."""
     num_epochs: Positive
-    """How many times the updates go through each rollout."""
+    """Number of passes of the updates over each rollout."""
     minibatch_size: Positive
-    """How many steps of a rollout one update learns from."""
+    """Number of steps of a rollout per update."""
     gae_lambda: Discount
-    """How far ahead advantages look: 0 one step, 1 to the end of the episode."""
+    """Lambda of GAE: 0 is the one-step advantage, 1 looks to the end of the episode."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         count = self.rollout_steps * self.num_envs
         if count % self.minibatch_size:
             yield undivided(self.minibatch_size, count, "steps", "rollout_steps x num_envs")
@@ -52,7 +52,7 @@ class OnPolicyConfig(_Beside):
         )
 
     def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never comes to, and its value for never."""
+        """Return each key that a run of this length never reaches, and its value for never."""
         keys = unreached_epochs(self.epochs, self.run_epochs)
         return self.turned_off("epochs", keys, "evaluate_every_epochs")
 
@@ -61,31 +61,31 @@ class OnPolicyConfig(_Beside):
         return self.num_epochs * self.num_minibatches
 
     def epochs_for(self, max_opt_steps: int) -> int:
-        """Return how many rollouts it takes to make this many updates."""
+        """Return the number of rollouts for this many updates."""
         return -(-max_opt_steps // self._per_epoch)
 
     @property
     def run_epochs(self) -> int:
-        """How many rollouts the run has."""
+        """Number of rollouts of the run."""
         return count_epochs(self.epochs, self.rollout_steps * self.num_envs, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
-        """How many steps each env takes in an epoch."""
+        """Number of steps of each env per epoch."""
         return self.rollout_steps
 
     @property
     def run_opts(self) -> int:
-        """How many optimisation steps the run has."""
+        """Number of optimisation steps of the run."""
         owed = self.run_epochs * self._per_epoch
         return owed if self.epochs.max_opt_steps is None else min(owed, self.epochs.max_opt_steps)
 
     @property
     def batch_size(self) -> int:
-        """How many steps one update learns from, as agents with a replay buffer call it."""
+        """The minibatch size, by the name that off-policy agents use."""
         return self.minibatch_size
 
     @property
     def num_minibatches(self) -> int:
-        """Into how many pieces each epoch divides a rollout; each is an update."""
+        """Number of minibatches per pass over a rollout; each is an update."""
         return self.rollout_steps * self.num_envs // self.minibatch_size

@@ -1,4 +1,4 @@
-"""The two plans of an RL run, made of the work that a trainer gives each stage."""
+"""The two plans of an RL run, built from the work of each stage."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def in_epochs(
     note: str,
     info: Callable[[Run], Mapping[str, Any]],
 ) -> Repeat:
-    """Return epochs of collecting and updating; `num_updates` is asked after each collecting.
+    """Return epochs of collecting and updating; `num_updates` is called after each collection.
 
-    Where there is an `is_far`, it ends the updates of an epoch.
+    `is_far`, if given, ends the updates of an epoch early.
     """
     most = epochs.max_opt_steps
 
@@ -67,7 +67,7 @@ def in_epochs(
 def _after_an_epoch(
     epochs: EpochsConfig, evaluate: Work, record: Work, save: Work
 ) -> tuple[Stage, ...]:
-    """Return the stages that end an epoch, before it is counted; the first epoch is never evaluated."""
+    """Return the last stages of an epoch, before it is counted; the first is never evaluated."""
 
     def is_evaluated(run: Run) -> bool:
         return is_due(run.counters["epoch"], epochs.evaluate_every_epochs)
@@ -101,8 +101,8 @@ def in_steps(
     compute_cost: Work,
     num_due: Callable[[Run], int],
 ) -> Repeat:
-    """Return updates of `num_due` each time that env steps were taken."""
-    # A stage that is never due is left out: asking would cost time at every update.
+    """Return a loop that collects env steps and then makes `num_due` updates."""
+    # A stage that is never due is left out: checking it would cost time at every update.
     besides = {
         "agent_info": (steps.log_agent_info_every_opt_steps, agent_info),
         "compute_cost": (steps.log_compute_cost_every_opt_steps, compute_cost),
@@ -147,9 +147,9 @@ def in_steps(
 
 
 def without_learn(cursor: object) -> object:
-    """Return the cursor of an older run, whose updates stood in a loop `learn` of one round.
+    """Convert the cursor of an older run, whose updates were in a loop `learn` of one round.
 
-    What is no such cursor is returned as it is, for the Run to check.
+    Anything else is returned unchanged, for the Run to check.
     """
     rows = cursor if isinstance(cursor, list) else []
     names = [row[0] for row in rows[:3] if isinstance(row, list) and len(row) == 3]
@@ -157,6 +157,6 @@ def without_learn(cursor: object) -> object:
         return cursor
     inner = rows[3:]
     if not inner:
-        # About to begin, or over.
+        # Not started yet, or over.
         inner = [["evaluate" if rows[2][1] else "step", 0, None]]
     return [*rows[:2], *inner]

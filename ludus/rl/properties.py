@@ -1,4 +1,4 @@
-"""Read-only properties of an RL trainer: env steps, returns, rewards, by the names that scripts know."""
+"""Read-only properties of an RL trainer: env steps, returns, rewards, by their usual names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.store.places import is_url
 
 
 class ReadOnlyProperties:
-    """What scripts read of an RL trainer while it runs and after; each is computed from the parts."""
+    """Properties that scripts read during and after a run; each is computed from the parts."""
 
     run: Run
     env: Envs
@@ -28,17 +28,17 @@ class ReadOnlyProperties:
 
     @property
     def async_eval(self) -> bool:
-        """Whether evaluations run in a process of their own."""
+        """Whether evaluations are asynchronous, in a separate process."""
         return self.evaluations.async_evaluator is not None
 
     @property
     def obs(self) -> Any:
-        """What the envs show now, one row an env."""
+        """The current observations, one row per env."""
         return self.env.obs
 
     @property
     def epoch(self) -> int:
-        """How many epochs have ended."""
+        """Number of finished epochs."""
         return self.run.counters["epoch"]
 
     @property
@@ -48,7 +48,7 @@ class ReadOnlyProperties:
 
     @property
     def model_dir(self) -> Path | None:
-        """Where this run keeps its models: best, and one for each number of opt_steps; None if nowhere."""
+        """The directory of this run's models, best and <opt_steps>; None if there is none."""
         files = self.run.files
         if files is None or is_url(files.place):
             return None
@@ -56,12 +56,12 @@ class ReadOnlyProperties:
 
     @property
     def step(self) -> int:
-        """How many env steps were taken, over all envs."""
+        """Number of env steps, over all envs."""
         return self.sampler.num_env_steps
 
     @property
     def num_model_updates(self) -> int:
-        """How many optimisation steps were made."""
+        """Number of optimisation steps."""
         return self.run.counters["opt_steps"]
 
     @property
@@ -71,31 +71,31 @@ class ReadOnlyProperties:
 
     @property
     def done(self) -> Any:
-        """Whether each env's last step ended its episode, however it ended."""
+        """Whether each env's last step terminated or truncated its episode."""
         step = self.sampler.last_step()
         return step["terminated"] | step["truncated"]
 
     @property
     def num_episodes(self) -> int:
-        """How many training episodes have ended."""
+        """Number of finished training episodes."""
         return self.sampler.episodes.num_ended
 
     @property
     def current_episode_reward(self) -> Any:
-        """What each env's episode under way has brought so far."""
+        """The return so far of each env's current episode."""
         return self.sampler.episodes.returns_so_far
 
     @property
     def episode_reward_list(self) -> list[float]:
-        """The returns of the latest training episodes, as many as `return_window` says."""
+        """The returns of the latest `return_window` training episodes."""
         return self.sampler.episodes.latest_returns
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and place of the best policy so far."""
+        """The metric, score and location of the best policy so far."""
         return self.judge.best if hasattr(self, "judge") else None
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the envs, of the evaluation and of the agent."""
+        """Return the reasons from the envs, the evaluation and the agent."""
         if not hasattr(self, "env"):
             return ()
         reasons = [self._unrepeatable] if self._unrepeatable else []

@@ -39,7 +39,7 @@ from ludus.session.trainer import Trainer
 
 
 class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
-    """Learns by acting.
+    """Trains an agent by interaction with its envs.
 
     train
       epoch until max_env_steps
@@ -54,15 +54,15 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
 
     Config: ClassVar[type[Any]] = RLConfig
     Agent: ClassVar[type[rl_agent.Agent]]
-    # What depends on the clock promises nothing.
+    # Metrics that depend on the clock are not reproducible.
     derived: ClassVar[tuple[str, ...]] = ("rollout_data", "_timer", "_timed_opts")
 
     config: RLConfig
     agent: rl_agent.Agent
     model: nn.Module | None
-    """The network that a script gave."""
+    """The network passed by a script."""
     replay_buffer: ReplayBufferBase | RolloutBuffer
-    """What `train_step` gets its batches from."""
+    """The buffer that `train_step` gets its batches from."""
     sampler: SyncSampler
 
     def prepare(self, *, max_steps: int | None) -> None:
@@ -78,7 +78,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         try:
             self._prepare_agent()
         except BaseException:
-            # What fit does not come to open, it does not close.
+            # fit does not close what it has not opened.
             self.env.close()
             raise
 
@@ -105,7 +105,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         self.evaluations.check(config, self.env.spec)
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}
-        """What came of the last collecting; empty before the first."""
+        """The outcome of the last collection; empty before the first."""
         is_shaped = with_own_rewards(config.env) is not config.env
         episodes = Episodes(config.num_envs, config.return_window, is_shaped=is_shaped)
         self._prepare_data(episodes)
@@ -121,17 +121,17 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     def set_model(self, model: object) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.
 
-        It takes observations (B, *shape) and returns features (B, F); the agent puts its own outputs
-        on top. The weights it comes with are where training begins, and it is itself what is trained.
-        Where an agent has several such bodies the others are copies; SAC's critics, which take
-        actions too, keep the body of the config.
+        It takes observations (B, *shape) and returns features (B, F); the agent adds its own heads.
+        Training starts from its weights, and it is itself the network trained. If an agent has
+        several such bodies the others are copies; SAC's critics, which take actions too, keep the
+        body of the config.
         """
         super().set_model(as_network(model))
 
     def __new__(cls, config: object = None, *more: object, **options: object) -> Self:
-        """Return the trainer of the kind that the config names, where this class is of no kind.
+        """Return the trainer of the config's kind, if this class has no kind itself.
 
-        What a subclass of RLTrainer overrides goes before what the trainer of the kind does.
+        Overrides of a subclass of RLTrainer take precedence over the trainer of the kind.
         """
         return super().__new__(concrete(cls, config))
 
@@ -154,11 +154,11 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         )
 
     def _is_far(self) -> Callable[[Run], bool] | None:
-        """Return what ends the updates of an epoch before all are made; None where nothing does."""
+        """Return the test that ends the updates of an epoch early; None if there is none."""
         return None
 
     def _reports(self) -> dict[str, Work]:
-        """Return the work of the stages that judge and record, by name."""
+        """Return the work of the stages that evaluate and record, by name."""
         return {
             "evaluate": self._evaluate,
             "record": self._record,
@@ -167,7 +167,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         }
 
     def _epoch_info(self, run: Run) -> Mapping[str, Any]:
-        """Return what `after_epoch(info)` is given."""
+        """Return the argument of `after_epoch(info)`."""
         updates = self.sampler.num_rollout_updates(run.counters["opt_steps"])
         return {"rollout": self.rollout_data, "num_model_updates": updates}
 
@@ -179,10 +179,9 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     def collect_rollouts(
         self, obs: NDArray[Any] | None = None, add_to_buffer: bool = True
     ) -> Mapping[str, Any]:
-        """Take the env steps of one epoch, beginning at `obs`; return what came of them.
+        """Take the env steps of one epoch, starting at `obs`; return their outcome.
 
-        `obs` can only be what the envs show now. Without `add_to_buffer` the steps are taken and
-        forgotten.
+        `obs` must be the current observations. Without `add_to_buffer` the steps are discarded.
         """
         if obs is not None and obs is not self.obs and not np.array_equal(obs, self.obs):
             raise LudusError(
@@ -193,15 +192,15 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         return RolloutData(self.sampler, self.agent.to_env)
 
     def _take_steps(self, add_to_buffer: bool) -> None:
-        """Take the env steps of one epoch into the buffer, or into none."""
+        """Take the env steps of one epoch, into the buffer or discarded."""
         raise NotImplementedError
 
     def updates_note(self) -> str:
-        """Return a few words on how many updates an epoch has."""
+        """Return a short note on the number of updates per epoch."""
         raise NotImplementedError
 
     def get_num_updates(self) -> int:
-        """Return how many updates follow what was collected."""
+        """Return the number of updates after a collection."""
         raise NotImplementedError
 
     def _train_step(self, run: Run) -> None:
@@ -216,32 +215,32 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
 
     def _evaluate(self, run: Run) -> Mapping[str, Any]:
         if GUARD.diverged(self.agent.metrics()) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
+            return {}  # it must not become the best; the next record ends the run
         started = time.monotonic()
         metrics = self.evaluate(async_eval=self.async_eval)
-        # Evaluation time is not in the rates.
+        # Evaluation time does not count in the rates.
         seconds = time.monotonic() - started
         self.sampler.pause(seconds)
         self._timer += seconds
         return metrics
 
     def evaluate(self, async_eval: bool = False) -> Mapping[str, Any]:
-        """Judge the agent as it is now; with async_eval begin to, and judge by the one before."""
+        """Evaluate and judge the agent; with async_eval launch an evaluation and judge the one before."""
         if not async_eval:
             return self.evaluations.evaluate(self.run, self.agent)
         self.evaluations.launch(self.run, self.agent)
         return {}
 
     def tell(self, text: str) -> None:
-        """Show one line to whoever is watching."""
+        """Show one line to the user."""
         self.run.tell(text)
 
     def _note_failure(self, text: str) -> None:
-        """Show that an evaluation process failed, and write it to the journal of events."""
+        """Report that an evaluation process failed, and write it to the event journal."""
         self.run.tell(text, event="evaluation_failed")
 
     def _record(self, run: Run) -> None:
-        """Write what has been gathered, and begin to gather and to time anew."""
+        """Write the accumulated metrics, and reset them and the timers."""
         metrics = {**self.sampler.episodes.metrics(), **self.agent.take_metrics()}
         metrics |= self.agent.info(self.sampler.num_env_steps)
         opts = run.counters["opt_steps"]
@@ -257,7 +256,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         GUARD.check(metrics, opts)
 
     def _num_updates(self, num_opts: int) -> int:
-        """Return what other libraries count as updates: the optimisation steps."""
+        """Return the number of updates as other libraries count them: the optimisation steps."""
         return num_opts
 
     def _save(self, run: Run) -> None:
@@ -266,17 +265,17 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         run.keep_model(f"models/{opts}", self.agent.weights(), {"counters": counters})
 
     def _finish(self, run: Run) -> None:
-        """Hear the evaluation still under way, and write what was not written."""
+        """Wait for the pending evaluation, and write the remaining metrics."""
         self.evaluations.settle(run)
         if run.log.has_news or self.agent.num_counted:
             self._record(run)
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return everything that must survive."""
+        """Return everything that is saved and restored."""
         async_evaluator = self.evaluations.async_evaluator
         parts = {
             "agent": self.agent,
-            # Before the sampler, which drops what is pending of episodes that could not be restored.
+            # Before the sampler, which drops pending steps of episodes that could not be restored.
             "env": self.env,
             "sampler": self.sampler,
             "replay_buffer": self.replay_buffer,
@@ -285,11 +284,11 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         return parts if async_evaluator is None else {**parts, "evaluation": async_evaluator}
 
     def open(self) -> None:
-        """Say what fit changed, and what will take a while."""
+        """Report what fit changed, and what will take a while."""
         for note in self._notes:
             self.run.tell(note, event=CHANGED)
         if self.sampler.num_env_steps:
-            # Taken up in the middle of an epoch, whose last hook may still ask for it.
+            # Resumed in the middle of an epoch, whose last hook may still read it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
         for note in self._engine_notes:
@@ -298,6 +297,6 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             self.tell("the first update is compiled: some seconds, fewer once it is cached")
 
     def close(self) -> None:
-        """Let the processes of envs and evaluation go."""
+        """Stop the processes of envs and evaluation."""
         self.env.close()
         self.evaluations.close()

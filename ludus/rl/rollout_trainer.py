@@ -1,4 +1,4 @@
-"""RolloutTrainer: on-policy agents, which learn from the rollout just collected and forget it."""
+"""RolloutTrainer: on-policy agents, which learn from each rollout and then discard it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.rl.sampling.step_processor import RolloutStep
 
 
 class RolloutTrainer(RLTrainer):
-    """Collects a rollout, then goes through it in passes of minibatches."""
+    """Collects a rollout, then makes several passes over it in minibatches."""
 
     config: Any
     agent: Any
@@ -44,7 +44,7 @@ class RolloutTrainer(RLTrainer):
             )
         rollout, agent, normaliser = self.replay_buffer, self.agent, self.agent.normaliser
         rollout.clear()
-        # Noted, because while a rollout is learned from, it must look as it did when it was made.
+        # Stored, because the updates must see the rollout normalised as it was when collected.
         moments: list[Moments] = []
         for _ in range(self.config.rollout_steps):
             if normaliser is not None:
@@ -55,12 +55,12 @@ class RolloutTrainer(RLTrainer):
         rollout.pack(agent.estimate(rollout, moments))
 
     def updates_note(self) -> str:
-        """Return a few words on how many updates an epoch has."""
+        """Return a short note on the number of updates per epoch."""
         passes = counted(self.config.num_epochs, "pass", "passes")
         return f"{passes} of {counted(self.config.num_minibatches, 'minibatch', 'minibatches')}"
 
     def get_num_updates(self) -> int:
-        """Return the number of minibatches in all passes."""
+        """Return the number of minibatches over all passes."""
         return int(self.config.num_epochs * self.config.num_minibatches)
 
     def _is_far(self) -> Callable[[Run], bool] | None:
@@ -69,5 +69,5 @@ class RolloutTrainer(RLTrainer):
         return lambda run: bool(self.agent.watch.is_far)
 
     def _num_updates(self, num_opts: int) -> int:
-        """Return the passes over rollouts, which is what Stable-Baselines3 counts for PPO."""
+        """Return the number of passes over rollouts, which Stable-Baselines3 counts for PPO."""
         return int(self.agent.watch.num_passes)

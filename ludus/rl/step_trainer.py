@@ -25,15 +25,15 @@ from ludus.rl.sampling.step_processor import NStep, OneStep
 from ludus.session.logger import Logger
 from ludus.session.stage_times import StageTimes
 
-# How many steps of every env a stage takes at most before learning starts.
+# The most steps of every env that one stage takes before learning starts.
 _WARM_UP_STEPS = 256
 
 
 class Nowhere:
-    """A buffer that keeps nothing."""
+    """A buffer that stores nothing."""
 
     def push(self, *columns: object) -> None:
-        """Forget the steps."""
+        """Discard the steps."""
 
 
 class StepRLTrainer(RLTrainer):
@@ -55,10 +55,10 @@ class StepRLTrainer(RLTrainer):
     config: OffPolicyConfig
     replay_buffer: ReplayBufferBase
     custom_agent: CustomAgent | None = None
-    """The agent that `train` was given."""
+    """The agent passed to `train`."""
     custom_processor: Any = None
     custom_buffer: Any = None
-    """What `build` was given."""
+    """The buffer passed to `build`."""
 
     def _make_agent(self) -> Any:
         if self.custom_agent is None:
@@ -68,7 +68,7 @@ class StepRLTrainer(RLTrainer):
         return AgentAdapter(self.custom_agent, self.env.spec, max_skips=max_skips)
 
     def open(self) -> None:
-        """Let an agent of one's own save its models too, in its own way."""
+        """Open the run, and let a custom agent save its own model files."""
         super().open()
         if self.custom_agent is not None:
             self.agent.train()
@@ -136,11 +136,11 @@ class StepRLTrainer(RLTrainer):
 
     @property
     def _loop(self) -> str:
-        """The loop of the plan whose rounds are updates."""
+        """The name of the loop of updates in the plan."""
         return "step" if self.config.counted_in == "epochs" else "update"
 
     def _record_agent_info(self, run: Run) -> Mapping[str, float]:
-        """Return what the agent is like, beyond its metrics."""
+        """Return diagnostics of the agent other than its metrics."""
         described: dict[str, float] = self.agent.describe()
         return described
 
@@ -149,7 +149,7 @@ class StepRLTrainer(RLTrainer):
             run.log.rate(name, value)
 
     def _collect_steps(self, run: Run) -> None:
-        """Take env steps up to the next update, or a stretch of those before learning starts."""
+        """Take env steps up to the next update, or some of those before learning starts."""
         taken, num_envs = self.sampler.num_env_steps, self.config.num_envs
         interval = self._steps.update_every_env_steps
         wanted = interval - taken % interval
@@ -161,7 +161,7 @@ class StepRLTrainer(RLTrainer):
         run.counters["env_steps"] = self.sampler.num_env_steps
 
     def _num_due(self, run: Run) -> int:
-        """Return how many multiples of update_every_env_steps the last step of all envs reached or passed."""
+        """Return the number of multiples of update_every_env_steps that the last step reached or passed."""
         taken, interval = self.sampler.num_env_steps, self._steps.update_every_env_steps
         if taken < self.config.learning_starts or not self.replay_buffer.size:
             return 0
@@ -172,15 +172,15 @@ class StepRLTrainer(RLTrainer):
         for _ in range(self._epochs.steps_per_epoch):
             self.sampler.sample_and_push(self.agent, buffer)
         if not add_to_buffer:
-            # What n-step returns have pending of these steps is forgotten with them.
+            # The pending n-step returns of these steps are discarded with them.
             self.sampler.processor.begin(self.env.obs, self.env.masks)
 
     def updates_note(self) -> str:
-        """Return a few words on how many updates an epoch has."""
+        """Return a short note on the number of updates per epoch."""
         return f"{self._epochs.updates_per_env_step:g} for each env step"
 
     def get_num_updates(self) -> int:
-        """Return how many updates are owed: none before learning starts, then those of all steps."""
+        """Return the number of updates due: none before learning starts, then those of all steps."""
         taken = self.sampler.num_env_steps
         if taken < self.config.learning_starts or not self.replay_buffer.size:
             return 0
@@ -200,7 +200,7 @@ class StepRLTrainer(RLTrainer):
         run.counters["opt_steps"] += 1
 
     def _opt(self, run: Run) -> None:
-        """Let an agent of one's own learn; where it skips, nothing else happens until it is due again."""
+        """Call a custom agent's `opt`; if it skips, nothing else happens until it is due again."""
         agent: Any = self.agent
         if agent.opt(self.replay_buffer):
             run.counters["opt_steps"] += 1
@@ -208,11 +208,11 @@ class StepRLTrainer(RLTrainer):
             run.leave(self._loop, "the agent skipped")
 
     def train_step(self, batch: Any, batch_idx: int) -> None:
-        """Learn from one batch, and let its errors decide how soon it is drawn again."""
+        """Learn from one batch, and update the priorities of its transitions by their TD errors."""
         opts = self.run.counters["opt_steps"]
         errors = self.agent.learn(batch, opts, self.rate(opts))
         if errors is not None:
-            # Errors are returned for a batch of a prioritised buffer.
+            # TD errors are returned only for batches of a prioritised buffer.
             buffer: Any = self.replay_buffer
             buffer.update_priorities(batch.indices, errors)
 
@@ -224,11 +224,11 @@ class StepRLTrainer(RLTrainer):
         step_processor: object = None,
         replay_buffer: object = None,
     ) -> Self:
-        """Return a trainer of this config with these in the place of what it says.
+        """Return a trainer of this config with these arguments in place of its sections.
 
         Each is a section of the config (for the step processor n_step, or a mapping with it); the step
-        processor and the buffer can also be objects of one's own, as ludus.StepProcessorBase and
-        ludus.ReplayBufferBase describe them.
+        processor and the buffer can also be custom objects, see ludus.StepProcessorBase and
+        ludus.ReplayBufferBase.
         """
         changes, custom_processor, custom_buffer = build_changes(env, step_processor, replay_buffer)
         trainer = cls(given(config).replace(**changes))
@@ -246,7 +246,7 @@ class StepRLTrainer(RLTrainer):
         name: str | None = None,
         resume: Resume = False,
     ) -> Result:
-        """Fit with an agent, a recorder and an evaluator of one's own; None takes what the config says.
+        """Fit with a custom agent, recorder and evaluator; None uses the config's.
 
         An agent has `sample(obs)` and `opt(buffer)` (ludus.Agent), a recorder `write(record)`, and an
         evaluator `evaluate(agent)`, which returns a score or a score and a record.

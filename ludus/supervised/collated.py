@@ -1,4 +1,4 @@
-"""Batches of a data set that says itself how its examples become a batch, as tokenized texts do."""
+"""Batches of a data set with its own collate function, such as tokenized texts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ludus.data.batches.loader import LoaderBatches
 
 @runtime_checkable
 class Collated(Protocol):
-    """A map-style data set with a way to make batches, and networks that it is not for."""
+    """A map-style data set with a `collate`, and a check of the networks it can train."""
 
     collate: Callable[..., Any]
 
     def check_network(self, network: nn.Module) -> None:
-        """Raise ConfigError where this network cannot learn from these examples."""
+        """Raise ConfigError if this network cannot learn from these examples."""
 
 
 class CollatedBatches(LoaderBatches):
-    """Batches that the data set's own `collate` makes; taken up at their exact position."""
+    """Batches made by the data set's own `collate`; resumed at their exact position."""
 
     def __init__(
         self,

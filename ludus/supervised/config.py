@@ -31,99 +31,99 @@ from ludus.session.device import Tf32
 
 
 class EarlyStoppingConfig(StrictConfig):
-    """When to stop before the last epoch."""
+    """Early stopping, before the last epoch."""
 
     metric: str
-    """The metric watched: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
+    """The monitored metric: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
     patience: Positive
-    """Stop after this many epochs in a row without a better value."""
+    """Stop after this many consecutive epochs without improvement."""
     mode: Direction | None
-    """Whether less (min) or more (max) is better; null goes by the metric's name."""
+    """Whether lower (min) or higher (max) is better; null infers it from the metric's name."""
     min_delta: NonNegativeFloat
-    """A value counts as better only if it is better by more than this."""
+    """The smallest change that counts as an improvement."""
 
 
 class BestModelConfig(StrictConfig):
-    """Which model to keep as the best."""
+    """The best models to keep, by a metric."""
 
     metric: str
     """The metric compared: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
     mode: Direction | None
-    """Whether less (min) or more (max) is better; null goes by the metric's name."""
+    """Whether lower (min) or higher (max) is better; null infers it from the metric's name."""
     keep: Positive
-    """How many of the best models to keep; models/best is the best of them."""
+    """Number of best models to keep; models/best is the best of them."""
 
 
 class ParameterGroupConfig(StrictConfig):
-    """Parameters that learn at a rate of their own, or not at all."""
+    """A group of parameters with its own learning rate, or frozen."""
 
     prefix: Annotated[str, Field(min_length=1)]
     """The name of a parameter of the network, or of a module: then all parameters in it."""
     rate: PositiveFloat
-    """The factor of the learning rate."""
+    """The factor by which the learning rate is multiplied."""
     frozen: bool
-    """Leave them as they are, until a hook frees them."""
+    """Do not train them, until a hook unfreezes them."""
 
 
 class SupervisedConfig(TrainerConfig):
-    """Everything that decides a supervised run."""
+    """The complete config of a supervised run."""
 
     experiment: Annotated[str, Field(min_length=1, max_length=80)]
-    """What this experiment is called; it stands in the names of saved models."""
+    """The name of the experiment, part of the names of saved models."""
     data: DatasetSection | None
     """The data set; null if the script passes its own loaders."""
     model: ModelSection | None
     """The network; null if the script passes its own model."""
     loss: Loss
-    """The loss function that is minimised; from_model takes the `loss` that the model itself returns."""
+    """The loss function to minimise; from_model uses the `loss` that the model itself returns."""
     batch_size: Positive
     """How many examples each batch holds; a loader of your own keeps its own size."""
     drop_last: bool
-    """Leave out the last batch of an epoch if it is not full."""
+    """Drop the last batch of an epoch if it is not full."""
     max_epochs: Positive
-    """How many times to go through the training data."""
+    """Number of passes over the training data."""
     max_opt_steps: Positive | None
     """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
     accumulate: Positive
-    """Gradient accumulation: how many batches make one optimisation step; gradients are averaged."""
+    """Gradient accumulation: batches per optimisation step; gradients are averaged."""
     max_grad_norm: PositiveFloat | None
     """Clip the gradient to this norm; null does not clip."""
     optimizer: AnyOptimizerSection
-    """The optimizer: how weights move along the gradient."""
+    """The optimizer of the weights."""
     parameter_groups: list[ParameterGroupConfig]
-    """Parameters with a learning rate of their own, or frozen; empty trains all alike."""
+    """Parameter groups with their own learning rate, or frozen; empty trains all alike."""
     learning_rate_schedule: LearningRateScheduleSection
     """How the learning rate changes with the optimisation steps."""
     gradient_checkpointing: list[Annotated[str, Field(min_length=1)]]
-    """Modules whose activations are recomputed in the backward pass, not kept: less memory, up to a third
-    more time, the same numbers; `blocks.*` is each module in `blocks`, each recomputed by itself."""
+    """Modules whose activations are recomputed in the backward pass, not stored: less memory, up to a third
+    more time, the same numbers; `blocks.*` is each module in `blocks`, each recomputed separately."""
     precision: Precision
-    """What the network computes in; weights stay float32, but with bfloat16_pure: there weights, gradients
-    and moments (but of norm layers) are bfloat16: half the memory, steps below 1/256 of a weight are lost."""
+    """The number type of the computation; weights stay float32, except with bfloat16_pure: weights, gradients
+    and moments (not of norm layers) are bfloat16, half the memory, steps below 1/256 of a weight are lost."""
     tf32: Tf32
-    """Let CUDA compute float32 products in TF32, which has 10 bits of mantissa, not 23: several times as
+    """Use TF32 for float32 products on CUDA, with 10 bits of mantissa instead of 23: several times as
     fast on tensor cores; true: all, convolutions: those of convolutions and RNNs, false: none."""
     engine: EngineKey
-    """What executes the update: auto chooses by length and device, eager calls it, tape (the CPU) and
-    graph (CUDA) replay it without Python, compiled makes one function of it, some seconds at the start."""
+    """The engine that executes the update: auto chooses by run length and device, eager calls it, tape
+    (CPU) and graph (CUDA) replay it without Python, compiled compiles it, which takes some seconds."""
     memory_format: MemoryFormatKey
-    """How images and the weights of convolutions lie in memory: contiguous, channels_last, or auto, which on
-    CUDA takes the faster of the two."""
+    """Memory format of images and convolution weights: contiguous, channels_last, or auto, which on
+    CUDA chooses the faster of the two."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
     """Evaluate and save a debiased exponential moving average (EMA) of the weights; null for none."""
     with_validation: bool
     """Evaluate on the validation data after every epoch."""
     early_stopping: EarlyStoppingConfig | None
-    """When to stop before the last epoch; null never does."""
+    """Early stopping before the last epoch; null for none."""
     best_model: BestModelConfig | None
-    """Which model to keep as the best; null keeps none."""
+    """The best model to keep, by a metric; null keeps none."""
     keep_every_epochs: Count
-    """Save the weights each time this many epochs have ended, and at the end; 0 never does."""
+    """Save the weights every this many epochs, and at the end; 0 never does."""
     log_every_opt_steps: Count
-    """Write the mean of the training metrics each time this many steps were made; 0 only by epoch."""
+    """Log the mean training metrics every this many optimisation steps; 0 only by epoch."""
 
     def count_steps(self, length: int | None) -> int:
-        """Return how many optimisation steps a run takes at most; 0 if it is unknown.
+        """Return the maximum number of optimisation steps of a run; 0 if unknown.
 
         `length` is the number of batches in an epoch, None if the data does not say.
         """
@@ -141,7 +141,7 @@ class SupervisedConfig(TrainerConfig):
         return self.max_epochs * -(-length // self.accumulate)
 
     def refuse_unreached(self, length: int | None) -> None:
-        """Raise ConfigError where a run with epochs of this many batches never comes to a key."""
+        """Raise ConfigError for a key that a run with epochs of this many batches never reaches."""
         most = self._steps_of_epochs(length) if length else None
         if most is not None and self.max_opt_steps is not None and self.max_opt_steps > most:
             raise ConfigError(
@@ -155,7 +155,7 @@ class SupervisedConfig(TrainerConfig):
             raise ConfigError(problem)
 
     def monitors(self) -> dict[str, str]:
-        """Return the metrics that are watched, by the section that names each."""
+        """Return the monitored metrics, by the section that names each."""
         sections = {"early_stopping": self.early_stopping, "best_model": self.best_model}
         found = {name: one.metric for name, one in sections.items() if one is not None}
         if isinstance(self.learning_rate_schedule, Plateau):
@@ -163,7 +163,7 @@ class SupervisedConfig(TrainerConfig):
         return found
 
     def refuse_unlogged(self) -> None:
-        """Raise ConfigError where a metric is watched that no run of plain models logs."""
+        """Raise ConfigError for a monitored metric that no run of a plain model logs."""
         known = self._plain_metrics()
         unlogged = [
             f"'{section}.metric' is {metric}"
@@ -176,19 +176,19 @@ class SupervisedConfig(TrainerConfig):
             )
 
     def _plain_metrics(self) -> list[str]:
-        """Return what a run of a plain model logs again and again."""
+        """Return the metrics that a run of a plain model logs repeatedly."""
         known = [*self.metrics_of("train"), "train/loss", "train/learning_rate"]
         if self.precision != "float16":
             known.append("train/grad_norm")
         return known + (self.metrics_of("validation") if self.with_validation else [])
 
     def metrics_of(self, role: str) -> list[str]:
-        """Return what is measured over an epoch of the data of this role."""
+        """Return the metrics of an epoch over the data of this role."""
         names = ["loss", "accuracy"] if self.loss in CLASS_LOSSES else ["loss"]
         return [f"{role}/epoch_{name}" for name in names]
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         for section, metric in self.monitors().items():
             try:
                 direction_of(metric, getattr(self, section).mode)
@@ -218,7 +218,7 @@ class SupervisedConfig(TrainerConfig):
             yield "'model.outputs' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"
 
     def _overlaps(self) -> Iterator[str]:
-        """Yield the prefixes that name the same parameters as one before them."""
+        """Yield the prefixes that overlap with an earlier one."""
         prefixes = [group.prefix for group in self.parameter_groups]
         for index, prefix in enumerate(prefixes):
             for earlier, other in enumerate(prefixes[:index]):

@@ -1,4 +1,4 @@
-"""The data sets of a supervised run: batches to learn from, evaluators on validation and test data."""
+"""The data sets of a supervised run: training batches, and evaluators on validation and test data."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _EVALUATION_BATCH = 256
 
 @dataclass(frozen=True)
 class Datasets:
-    """What a trainer learns from and is measured on."""
+    """The training batches of a trainer and its evaluators."""
 
     dataset_name: str
     train: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
-    """By name: validation, test; only those there is data for."""
+    """By name: validation, test; only those with data."""
 
 
 def make_datasets(
@@ -38,7 +38,7 @@ def make_datasets(
     *,
     has_evaluator: bool,
 ) -> Datasets:
-    """Return the batches and evaluators of a script's own loaders, or else of the config's data set."""
+    """Return the batches and evaluators of a script's own loaders, or of the config's data set."""
     sources, name = make_sources(config, loaders, has_evaluator=has_evaluator)
     train = _batches(config, sources["train"], device, is_training=True)
     return Datasets(name, train, make_evaluators(config, sources, device))
@@ -47,7 +47,7 @@ def make_datasets(
 def make_sources(
     config: SupervisedConfig, loaders: Mapping[str, Any], *, has_evaluator: bool
 ) -> tuple[dict[str, Any], str]:
-    """Return the data for each role, None where there is none, and the name of the data set."""
+    """Return the data for each role, None if missing, and the name of the data set."""
     sources, name = dict(loaders), _dataset_name(loaders["train"])
     if sources["train"] is None:
         if config.data is None:
@@ -63,7 +63,7 @@ def make_sources(
 
 
 def _refuse_too_few_outputs(config: SupervisedConfig, splits: Splits) -> None:
-    """Raise ConfigError for a model with fewer outputs than classes, which a first batch may not show."""
+    """Raise ConfigError for a model with fewer outputs than classes, which the first batch may not show."""
     outputs, count = getattr(config.model, "outputs", None), splits.num_classes
     if config.loss != "cross_entropy" or outputs is None or count is None:
         return
@@ -76,7 +76,7 @@ def _refuse_too_few_outputs(config: SupervisedConfig, splits: Splits) -> None:
 def make_evaluators(
     config: SupervisedConfig, sources: Mapping[str, Any], device: torch.device
 ) -> dict[str, SupervisedEvaluator]:
-    """Return an evaluator for each of validation and test that there is data for."""
+    """Return an evaluator for validation and for test, each if it has data."""
     return {
         role: SupervisedEvaluator(
             _batches(config, sources[role], device, is_training=False),

@@ -1,4 +1,4 @@
-"""What the supervised family adds to the words of the library."""
+"""Registrations of the supervised family."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _KNOWN_BY = ("with_validation", "optimizer", "early_stopping")
 
 
 def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the schedule of the learning rate the name it has now, which agents' files had before."""
+    """Rename the learning rate schedule to its current name, which agents' files already had."""
     if not has_keys(data, "schedule", *_KNOWN_BY) or "learning_rate_schedule" in data:
         return data
     return {
@@ -18,21 +18,21 @@ def _renamed(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the key that version 2 added the value that version 1 behaved by."""
+    """Add the key of version 2, with the value that reproduces version 1."""
     if has_keys(data, *_KNOWN_BY):
         data.setdefault("parameter_groups", [])
     return data
 
 
 def _to_4(data: dict[str, Any]) -> dict[str, Any]:
-    """Give the keys that version 4 added the values that version 3 behaved by."""
+    """Add the keys of version 4, with the values that reproduce version 3."""
     if not has_keys(data, *_KNOWN_BY):
         return data
     data.setdefault("memory_format", "contiguous")
     if isinstance(best := data.get("best_model"), dict):
         best.setdefault("keep", 1)
     data.setdefault("gradient_checkpointing", [])
-    # What torch does unless it is told otherwise.
+    # torch's default.
     data.setdefault("tf32", "convolutions")
     return data
 
@@ -41,7 +41,7 @@ _NAMES = {"max_steps": "max_opt_steps", "milestone_every_epochs": "keep_every_ep
 
 
 def _to_5(data: dict[str, Any]) -> dict[str, Any]:
-    """Give keys the names of version 5."""
+    """Rename keys as in version 5."""
     for section in [*sections_of(data)]:
         rename_keys(section, _NAMES, *_KNOWN_BY)
     return data

@@ -1,4 +1,4 @@
-"""How a supervised trainer validates, in this process or beside training, and tests its best model."""
+"""Validation of a supervised trainer, synchronous or asynchronous, and the test of its best model."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from ludus.supervised.rate_control import RateControl
 from ludus.supervised.update import Update
 
 _SCORE = "validation/score"
-"""What the bare number of an evaluator is logged as."""
+"""The metric name under which an evaluator's score is logged."""
 
 
 class Evaluated:
-    """A supervised trainer, as far as evaluation is concerned."""
+    """The evaluation methods of a supervised trainer."""
 
     config: Any
     run: Run
@@ -56,14 +56,14 @@ class Evaluated:
     evaluation_job = SupervisedJob
 
     def weights(self) -> dict[str, Tensor]:
-        """Return a copy, on the CPU, of what is evaluated: the running mean if there is one."""
+        """Return a CPU copy of the evaluated weights: the EMA if there is one."""
         ema = self.update.ema
         with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
             state = self.model.state_dict()
             return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights that a saved state would be evaluated with."""
+        """Return the weights in a saved state that would be evaluated."""
         self.model.load_state_dict(state["model"])
         if (ema := self.update.learner.ema) is not None:
             ema.load_means(state["update"]["ema"])
@@ -72,7 +72,7 @@ class Evaluated:
         return self.weights()
 
     def data_facts(self) -> Mapping[str, str]:
-        """Return what the data to learn from, and those to measure on, are known by."""
+        """Return the fingerprints of the training data and of the evaluation data."""
         data: dict[str, Batches] = {"training": self.train_data}
         data |= {role: one.data for role, one in self.evaluators.items()}
         facts = {role: found for role, one in data.items() if (found := one.digest()) is not None}
@@ -80,28 +80,28 @@ class Evaluated:
         return facts if base is None else {**facts, "the frozen base": base}
 
     def _changed_later(self) -> list[str]:
-        """Return what is wrong with data to measure on that came to be others during the run."""
+        """Return a reason for each evaluation data set that changed during the run."""
         return [why for one in self.evaluators.values() for why in one.data.changed_later()]
 
     @property
     def async_evaluator(self) -> AsyncEvaluator | None:
-        """What validates in a process of its own, where the script has set such an evaluator."""
+        """The asynchronous evaluator, in a separate process, if the script has set one."""
         return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
 
     def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and place of the best model so far."""
+        """Return metric, score and location of the best model so far."""
         return self.judge.best if hasattr(self, "judge") else None
 
     def runners_up(self) -> Sequence[Mapping[str, Any]]:
-        """Return the same for each model that is kept after the best one, the best first."""
+        """Return the same for each model kept besides the best one, in order of score."""
         return self.judge.runners_up if hasattr(self, "judge") else ()
 
     def forget_models(self, names: Collection[str] | None) -> None:
-        """Forget best models whose weights are lost, or in another run's directory."""
+        """Drop the record of best models whose weights are lost, or in another run's directory."""
         self.judge.forget_models(names)
 
     def _prepare_evaluator(self) -> None:
-        """Refuse an evaluator that cannot do what is asked of it, before any work is done."""
+        """Raise, before any work is done, if the evaluator does not fit the config."""
         if self.evaluator is not None and not self.config.with_validation:
             raise ConfigError(
                 "an evaluator was set, but 'with_validation' is false, so it would never be asked; turn it on"
@@ -137,7 +137,7 @@ class Evaluated:
         return is_own or is_given or not type(self).__module__.startswith("ludus.")
 
     def _note_failure(self, text: str) -> None:
-        """Show that an evaluation process failed, and write it to the journal of events."""
+        """Report that an evaluation process failed, and write it to the event journal."""
         self.run.tell(text, event="evaluation_failed")
 
     def _validate(self, run: Run) -> Mapping[str, float]:
@@ -152,7 +152,7 @@ class Evaluated:
         return {}
 
     def _also_watched(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
-        """Return the metrics of the validation data, where they are watched and an evaluator has others."""
+        """Return the validation metrics, if they are monitored but not given by a script's evaluator."""
         lacking = {*self.config.monitors().values()} - {*metrics}
         if self.evaluator is None or "validation" not in self.evaluators:
             return {}
@@ -161,13 +161,13 @@ class Evaluated:
         return self.evaluate(self.evaluators["validation"], training_mode=True)
 
     def _just_logged(self) -> dict[str, float]:
-        """Return the finite metrics that were written at this boundary."""
+        """Return the finite metrics logged at this boundary."""
         log = self.run.log
         written = log.written if log.written_at == self.run.boundaries else {}
         return {name: value for name, value in written.items() if math.isfinite(value)}
 
     def _settle(self, run: Run) -> None:
-        """Wait for the validation under way; it is logged and judged as of the moment of its launch."""
+        """Wait for the pending validation; it is logged and judged with the counters at its launch."""
         assert self.async_evaluator is not None
         if (done := self.async_evaluator.collect()) is None:
             return
@@ -184,11 +184,11 @@ class Evaluated:
         self.rate_control.update(run, metrics)
 
     def evaluate(self, data: object = None, training_mode: bool = False) -> dict[str, float]:
-        """Return the metrics of the weights as they are now, the running mean if there is one.
+        """Return the metrics of the current weights, the EMA if there is one.
 
-        `data` is an evaluator, `eval_data` unless given, or anything that a trainer learns from: a Dataset, a
-        DataLoader, a function that returns one; its metrics are then named as those of validation data.
-        `training_mode` says that training goes on afterwards; evaluation is the same either way.
+        `data` is an evaluator, by default `eval_data`, or anything that a trainer accepts as data: a Dataset,
+        a DataLoader, a function that returns one; its metrics are then named as those of validation data.
+        `training_mode` means that training continues afterwards; evaluation is the same either way.
         """
         if not hasattr(self, "update"):
             raise LudusError("there is nothing to evaluate yet: fit makes the model; call it first")
@@ -202,7 +202,7 @@ class Evaluated:
             return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
 
     def _test(self, run: Run) -> Mapping[str, float]:
-        """Test the best model if one was kept, else the one at hand."""
+        """Test the best model if one was kept, else the current one."""
         best = self.best()
         if best is None:
             return self.evaluate(self.evaluators["test"])
@@ -211,7 +211,7 @@ class Evaluated:
 
     @contextlib.contextmanager
     def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[None]:
-        """Let the model have these weights in the block, and its own after it."""
+        """Swap these weights into the model inside the block, and restore its own afterwards."""
         own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
         try:
             self.model.load_state_dict(weights)
@@ -235,7 +235,7 @@ class Evaluated:
 
     @property
     def eval_data(self) -> SupervisedEvaluator:
-        """What `evaluate` goes through after every epoch."""
+        """The evaluator that `evaluate` uses after every epoch."""
         if self.evaluator is not None:
             return self.evaluator  # type: ignore[no-any-return]
         if "validation" not in self.evaluators:

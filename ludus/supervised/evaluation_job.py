@@ -1,4 +1,4 @@
-"""The validation of a supervised model in any process: its config says all of it but the weights."""
+"""Validation of a supervised model in any process, from its config and its weights."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_LOADERS = {"train": None, "validation": None, "test": None}
 
 
 def evaluator_of(config: SupervisedConfig) -> SupervisedEvaluator:
-    """Return what evaluates models as runs of this config do: on its validation data."""
+    """Return the evaluator that runs of this config use: on its validation data."""
     return _validation(_datasets(config, resolve_device(config.settings.device)))
 
 
@@ -41,7 +41,7 @@ def _validation(datasets: Datasets) -> SupervisedEvaluator:
 
 
 class SupervisedJob:
-    """A validation, but for the weights; computed on the CPU, whatever the run computes on."""
+    """A validation without its weights; computed on the CPU, whatever the run's device."""
 
     def __init__(self, config: SupervisedConfig) -> None:
         if config.model is None:
@@ -53,7 +53,7 @@ class SupervisedJob:
         self.metrics = config.metrics_of("validation")
 
     def rebuild(self) -> tuple[Any, SupervisedEvaluator]:
-        """Return the model, with any weights, and what measures it."""
+        """Return an untrained model and its evaluator."""
         device = torch.device("cpu")
         datasets = _datasets(self._config, device)
         return make_model(self._config, None, datasets.train, device), _validation(datasets)
@@ -61,7 +61,7 @@ class SupervisedJob:
     def evaluate(
         self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return the metrics of these weights; the same in whichever process it is called."""
+        """Return the metrics of these weights; the result is the same in every process."""
         model, evaluator = self.rebuild()
         model.load_state_dict(weights)
         return evaluator.evaluate(model)[1]

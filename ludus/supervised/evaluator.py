@@ -20,7 +20,7 @@ from ludus.supervised.update import count_examples, exact_type
 
 
 class SupervisedEvaluator:
-    """Goes through the data once in eval mode; draws nothing from the run's generators."""
+    """Makes one pass over the data in eval mode, without using the run's random generators."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class SupervisedEvaluator:
         return torch.cat(outputs), torch.cat(targets)
 
     def _batches(self, agent: Model) -> Generator[Any, None, None]:
-        """Yield all batches; in between, the model is in eval mode and needs no gradient."""
+        """Yield all batches, with the model in eval mode and gradients disabled."""
         autocast = autocast_in(self._precision, self._device)
         fork = forked(derive(self._seed, self._prefix))
         with fork, agent.evaluating(), torch.no_grad(), autocast:
@@ -79,7 +79,7 @@ class SupervisedEvaluator:
         self.data.close()
 
     def ask_twice(self) -> str | None:
-        """Return what is wrong with data that gives other examples when it is asked twice."""
+        """Return a reason if two passes over the data give different examples, else None."""
         return self.data.ask_twice()
 
     def _name(self, name: str) -> str:

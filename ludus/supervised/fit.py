@@ -1,4 +1,4 @@
-"""A loop that fits: epochs of steps over the data, which a plan may enter again and again."""
+"""The training loop: epochs of steps over the data, which a plan may enter repeatedly."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from ludus.data.batches.memory import Batches
 from ludus.nn.schedules import Schedule
 
 EPOCH = "epoch"
-"""The name of the loop; `run.leave(EPOCH, why)` ends it, and what stands after it goes on."""
+"""The name of the loop; `run.leave(EPOCH, why)` ends it, and the plan continues after it."""
 
 
 class Fit:
     """Epochs of steps: a subtree of a plan.
 
     epoch x max_epochs
-      step x batches         as many as the data has when an epoch begins
+      step x batches         as many as the data has when an epoch starts
         train_step
-      ...                    `then`: a validation, say
+      ...                    `then`: for example a validation
 
-    Each time the loop is entered, in the next round of an active learner say, it begins anew: the
-    schedule starts over, for the batches that the data has now, `max_steps` counts from 0, and every part
-    that `renew` was given is again what it was then: early stopping and the best model, and where each
-    round learns from nothing the model and the optimizer too.
+    Each time the loop is entered, for example in the next round of active learning, it restarts: the
+    schedule is reset for the batches that the data has now, `max_steps` counts from 0, and every part
+    passed to `renew` is reset to its state then: early stopping and the best model, and, if each round
+    trains from scratch, the model and the optimizer too.
 
-    A plan that enters it more than once lists it among its parts: the state says when it was entered.
+    A plan that enters it more than once lists it among its parts: its state holds the entry point.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class Fit:
         then: Sequence[Stage],
         on_enter: Callable[[], None] | None = None,
     ) -> None:
-        """Take the data, and `learn`, which learns from a batch and its number within the epoch.
+        """`learn` takes a batch and its index within the epoch.
 
-        `schedule` makes the schedule of an entry, given how many batches an epoch has, if that is known.
-        `on_enter` drops what a loop that was left in the middle of an epoch has not finished.
+        `schedule` makes the schedule of an entry from the number of batches per epoch, if known.
+        `on_enter` drops the unfinished work of a loop that was left in the middle of an epoch.
         """
         self._data = data
         self._learn = learn
@@ -56,19 +56,19 @@ class Fit:
         self._renewed: list[tuple[Stateful, dict[str, Any]]] = []
         self._on_enter = on_enter
         self.begun_at = 0
-        """The opt_steps at which the loop was entered."""
+        """The opt_steps when the loop was entered."""
         self.num_batches = data.length()
-        """How many batches an epoch had then; None if the data does not say."""
+        """Number of batches per epoch then; None if the data does not say."""
         self.schedule = schedule(self.num_batches)
 
     def renew(self, *parts: Stateful) -> None:
-        """Make these parts what they are now each time the loop is entered."""
+        """Reset these parts to their current state each time the loop is entered."""
         self._renewed += [(part, deepcopy(dict(part.state_dict()))) for part in parts]
 
     def renew_only(self, *parts: Stateful) -> None:
-        """Make these parts, and no others, what they are now each time the loop is entered.
+        """Reset these parts, and no others, to their current state each time the loop is entered.
 
-        One that was renewed before stays what it was when that was first said.
+        A part that was already renewed keeps the state of the first call.
         """
         known = {id(part): state for part, state in self._renewed}
         self._renewed = []
@@ -97,7 +97,7 @@ class Fit:
         )
 
     def num_steps(self, run: Run) -> int:
-        """Return how many optimisation steps were taken since the loop was entered."""
+        """Return the number of optimisation steps since the loop was entered."""
         is_new = self._data.epoch != run.counters["epoch"] and run.round(EPOCH) == 0
         return 0 if is_new else run.counters["opt_steps"] - self.begun_at
 
@@ -106,7 +106,7 @@ class Fit:
         return self.schedule(run.counters["opt_steps"] - self.begun_at)
 
     def is_long_enough(self, run: Run) -> bool:
-        """Return whether `max_steps` were taken since the loop was entered."""
+        """Return whether `max_steps` were made since the loop was entered."""
         return self._max_steps is not None and self.num_steps(run) >= self._max_steps
 
     def _is_epoch_over(self, run: Run) -> bool:
@@ -125,7 +125,7 @@ class Fit:
         return self._learn(batch, data.position - 1)
 
     def _enter(self, run: Run) -> None:
-        """Begin anew; what this changes was saved as it is now, at the boundary before the first step."""
+        """Restart the loop; the result is saved at the boundary before the first step."""
         self.begun_at, self.num_batches = run.counters["opt_steps"], self._data.length()
         self.schedule = self._make_schedule(self.num_batches)
         for part, state in self._renewed:

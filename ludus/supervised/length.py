@@ -1,4 +1,4 @@
-"""How long a supervised run is made by `fit`, when it begins and when it has ended and is to go on."""
+"""The length of a supervised run set by `fit`, for a new run and for one that is extended."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ludus.supervised.config import SupervisedConfig
 def lengthened(
     config: SupervisedConfig, max_steps: int | None, length: int | None, begun: Begun
 ) -> tuple[SupervisedConfig, list[str]]:
-    """Return the config with the steps that `fit` was given, and a sentence for each key that had to change.
+    """Return the config with the steps passed to `fit`, and a sentence for each key that had to change.
 
-    `length` is the number of batches in an epoch, None if the data does not say. `begun` is the run as
-    it is by now, which decides how many epochs it takes: an epoch that ended early is over.
+    `length` is the number of batches in an epoch, None if the data does not say. `begun` is the run so
+    far, which decides the number of epochs: an epoch that ended early is over.
     """
     at_end = begun.counters_at_end()
     if max_steps is None:
@@ -24,7 +24,7 @@ def lengthened(
     num_left = max_steps - at_end.get("opt_steps", 0)
     epochs = 1 if not length else -(-num_left // -(-length // config.accumulate))
     needed = at_end.get("epoch", 0) + epochs if length or at_end else 0
-    # A run may have been given more than that already, and then killed.
+    # A run may already have been extended beyond that, and then killed.
     needed = max(needed, begun.config.get("max_epochs", 0))
     changes = {"max_epochs": needed} if needed > config.max_epochs else {}
     notes = changes_by_fit(config, changes, max_steps)
@@ -32,7 +32,7 @@ def lengthened(
 
 
 def _refuse_ended(config: SupervisedConfig, begun: Begun, at_end: Mapping[str, int]) -> None:
-    """Raise ConfigError where more steps are asked of a run whose epochs are over."""
+    """Raise ConfigError if more steps are requested of a run whose epochs are over."""
     num_steps, num_epochs = at_end.get("opt_steps", 0), at_end.get("epoch", 0)
     is_over = bool(at_end) and config.max_opt_steps is not None and num_epochs >= config.max_epochs
     if is_over and config.max_opt_steps != begun.config.get("max_opt_steps"):

@@ -1,4 +1,4 @@
-"""What a model's steps measure beside the loss: every number that they return is a metric."""
+"""Further metrics of a model's steps: every number they return in addition to the loss."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from ludus.nn.model import Model
 from ludus.seeds import forked
 
 MORE = "more_metrics"
-"""The key of the sums in a state; it is there only while there are any."""
+"""The key of the sums in a state; present only if there are any."""
 _COUNTED = frozenset({"loss", "correct"})
 
 
 class MoreMetrics:
-    """The further metrics of `training_step`: by batch, and their means over the examples of an epoch."""
+    """Further metrics of `training_step`: by batch, and their means over the examples of an epoch."""
 
     def __init__(self, exact: torch.dtype) -> None:
-        """`exact` is the type of the sums."""
+        """`exact` is the dtype of the sums."""
         self._exact = exact
         self._names: list[str] = []
         self._sums: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
 
     def of(self, result: Mapping[str, Any]) -> list[Tensor]:
-        """Return the numbers among what a step returned, for `take`, which may be given a replay of them."""
+        """Return the numbers in a step's result, for `take`, which may also get a replay of them."""
         if not torch.compiler.is_compiling() and result.keys() <= _COUNTED:
             # The common case, at every step.
             self._names = []
@@ -37,19 +37,19 @@ class MoreMetrics:
         found = numbers_in({name: one for name, one in result.items() if name not in _COUNTED})
         if not torch.compiler.is_compiling():
             self._names = [*found]
-        # What is compiled cannot name them, so `find` has.
+        # Compiled code cannot record the names, so `find` has done it.
         return [found[name] for name in self._names if name in found]
 
     def find(self, model: Model, batch: object) -> None:
-        """Ask a model's own training_step once for the names of its metrics, without learning from it."""
+        """Call a model's own training_step once, without learning, to find the names of its metrics."""
         if type(model).training_step is Model.training_step:
             return
-        # One that cannot be asked here shows its mistake, if it is one, where it is trained.
+        # An error here is ignored: if it is a mistake, training raises it again.
         with forked(0), model.evaluating(), torch.no_grad(), contextlib.suppress(Exception):
             self.of(model.training_step(batch, 0))
 
     def take(self, values: Sequence[Tensor], count: int) -> dict[str, Tensor]:
-        """Add those of a batch of this many examples to the sums; return them as metrics."""
+        """Add the values of a batch of this many examples to the sums; return them as metrics."""
         metrics = {}
         for name, value in zip(self._names, values, strict=True):
             number = value.to(self._exact) * count
@@ -59,7 +59,7 @@ class MoreMetrics:
         return metrics
 
     def close_epoch(self) -> dict[str, float]:
-        """Return the means over the examples that had such a number, and begin to count anew."""
+        """Return the means over the examples that had each metric, and reset the sums."""
         means = {
             f"train/epoch_{name}": total.item() / self._counts[name]
             for name, total in self._sums.items()
@@ -68,13 +68,13 @@ class MoreMetrics:
         return means
 
     def state(self) -> dict[str, Any]:
-        """Return the sums and what they are of."""
+        """Return the sums with their names."""
         if not self._sums:
             return {}
         return {MORE: {"sums": dict(self._sums), "counts": dict(self._counts)}}
 
     def check(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless these are sums and counts, or none."""
+        """Raise StateError unless these are sums and counts, or absent."""
         if MORE not in state:
             return
         saved = states.mapping(state, MORE)
@@ -87,14 +87,14 @@ class MoreMetrics:
                     states.like(sums, name, torch.zeros((), dtype=self._exact))
 
     def load(self, state: Mapping[str, Any]) -> None:
-        """Take up saved sums."""
+        """Restore saved sums."""
         saved = state.get(MORE, {"sums": {}, "counts": {}})
         self._sums = {name: total.clone() for name, total in saved["sums"].items()}
         self._counts = dict(saved["counts"])
 
 
 def numbers_in(result: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return each number that a step returned, as a tensor of no dimension; outputs and the like are none."""
+    """Return each number in a step's result as a 0-d tensor; outputs and other tensors are left out."""
     found = {}
     for name, value in result.items():
         if isinstance(value, Tensor) and value.numel() == 1:

@@ -1,4 +1,4 @@
-"""Preflight checks: make the model and run it on one batch, so that a mismatch is told before training."""
+"""Preflight checks: build the model and run it on one batch, to report a mismatch before training."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make_model(
     data: Batches,
     device: torch.device,
 ) -> Model:
-    """Return the given model, or the one the config describes: on the device, and able to learn."""
+    """Return the given model, or the config's: on the device, with trainable parameters."""
     if given is None and config.model is None:
         raise ConfigError("'model' is null and no model was set; call set_model(Model(...))")
     model = given
@@ -48,7 +48,7 @@ def make_model(
 
 
 def check_model(model: Model, data: Batches, *, what: str = "learn from this data") -> None:
-    """Compute the loss of the first batch without learning; raise ConfigError if that cannot be."""
+    """Compute the loss of the first batch without learning; raise ConfigError if that fails."""
     batch = first_batch(data)
     if batch is None:
         return
@@ -83,7 +83,7 @@ def _remedy(model: Model) -> str:
 
 
 def first_batch(data: Batches) -> Any:
-    """Return the first batch, the data being as before; None where looking might use it up."""
+    """Return the first batch, leaving the data unchanged; None if reading might consume it."""
     if not data.is_repeatable:
         return None
     data.start(0)

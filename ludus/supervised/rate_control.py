@@ -1,4 +1,4 @@
-"""What decides the learning rate besides the step: a metric, and a rate that a hook has set."""
+"""Control of the learning rate other than by step: reduce on plateau, and a rate set by a hook."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ludus.supervised.config import SupervisedConfig
 PART = "learning_rate"
 """The name of the part."""
 UNSET: Mapping[str, Any] = {"override": None, "plateau": None}
-"""The state of a run that nothing but the step decides, as all were before there was this part."""
+"""The state of a run whose rate depends on the step alone, as in versions before this part."""
 
 
 class RateControl:
-    """Makes the schedules of a run, and holds what of them must survive; a part."""
+    """Makes the schedules of a run and holds their state; a part."""
 
     def __init__(self, config: SupervisedConfig, given: OfStep | None) -> None:
-        """`given` is the factor that a script gave, for a schedule of kind `given`."""
+        """`given` is the factor function passed by a script, for a schedule of kind `given`."""
         self._section, self._initial = config.learning_rate_schedule, config.optimizer.learning_rate
         self.override: float | None = None
-        """The learning rate that a hook has set; None goes by the schedule."""
+        """The learning rate set by a hook; None follows the schedule."""
         self.plateau: PlateauSchedule | None = None
         self.score: Score | None = None
         self._given = None if given is None else Scaled(given, self._initial)
@@ -35,19 +35,19 @@ class RateControl:
             self.score = Score("plateau", section.metric, section.mode, min_delta=section.min_delta)
 
     def schedule(self, run_steps: int) -> Schedule:
-        """Return the schedule of a loop of so many steps."""
+        """Return the schedule of a loop of this many steps."""
         of_step = self._given if self.plateau is None else self.plateau
         return Schedule(self._section, initial=self._initial, run_steps=run_steps, of_step=of_step)
 
     def begin(self) -> None:
-        """Start over with the metric, as a loop that is entered again does; what a hook set stays."""
+        """Reset the plateau metric, for a loop that is entered again; a rate set by a hook stays."""
         if self.plateau is not None:
             assert isinstance(self._section, Plateau)
             fresh = PlateauSchedule(self._section, initial=self._initial, num_steps=1)
             self.plateau.load_state_dict(fresh.state_dict())
 
     def update(self, run: Run, metrics: Mapping[str, float]) -> None:
-        """Take what was logged; a metric that is watched may reduce the learning rate."""
+        """Update with logged metrics; the monitored one may reduce the learning rate."""
         if self.plateau is None or self.score is None or self.score.metric not in metrics:
             return
         plateau, value = self.plateau, float(metrics[self.score.metric])
@@ -59,7 +59,7 @@ class RateControl:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rate that a hook has set, and what was seen of the metric."""
+        """Return the rate set by a hook, and the plateau state of the metric."""
         plateau = None if self.plateau is None else self.plateau.state_dict()
         return {"override": self.override, "plateau": plateau}
 
@@ -80,12 +80,12 @@ class RateControl:
 
 
 class WatchPlateau:
-    """Lets the learning rate follow what was logged, at each boundary where something was."""
+    """Observer that passes logged metrics to the learning rate control."""
 
     def __init__(self, update: Callable[[Run, Mapping[str, float]], None], log: Log) -> None:
         self._update, self._log = update, log
 
     def __call__(self, run: Run) -> None:
-        """Hand over the metrics written at this boundary."""
+        """Pass on the metrics logged at this boundary."""
         if self._log.written_at == run.boundaries:
             self._update(run, self._log.written)

@@ -13,13 +13,13 @@ from ludus.show.terminal import warn
 from ludus.supervised.config import SupervisedConfig
 
 REQUIRED = ("with_validation", "results_dir", "experiment", "max_epochs", "device")
-# Each switch, and the keys that mean something only where it is given.
+# Each switch, and the keys that have an effect only with it.
 SWITCHES = {
     "early_stopping": ("stopping_metric", "patience"),
     "save_best": ("saving_metric",),
     "use_milestones": ("log_interval",),
 }
-# What the switches set, in the words of the complete config.
+# The keys of the complete config that the switches set.
 _SET = {
     "early_stopping": "early_stopping",
     "save_best": "best_model",
@@ -28,9 +28,9 @@ _SET = {
 
 
 def block_of(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the block of a training_config, which may be given as a file has it: under its name.
+    """Return the block of a training_config, which may be nested under its name, as in a file.
 
-    Blocks that stand beside it there, such as `active_params`, become keys of it.
+    Sibling blocks there, such as `active_params`, become keys of it.
     """
     if not isinstance(given, Mapping):
         raise ConfigError(
@@ -55,9 +55,9 @@ def expand(
 ) -> tuple[SupervisedConfig, str]:
     """Return the complete config and the root directory of its runs.
 
-    Besides the keys of the short form, any key of the complete one may be given. `loss` is the one
-    that the model was made for, if it was made for one. `preset` is what a trainer of this kind sets
-    where the short form does not.
+    Besides the keys of the short form, any key of the complete one is accepted. `loss` is the loss
+    that the model was made for, if any. `preset` holds this trainer kind's defaults for keys that the
+    short form does not set.
     """
     if train_loader is None:
         raise ConfigError("Trainer(model, training_config, ...) needs a train_loader")
@@ -66,7 +66,7 @@ def expand(
     _check_keys(short, complete)
     if loss is not None:
         short.setdefault("loss", loss)
-    # The seed evaluates and saves the weights themselves, and does nothing it was not asked for.
+    # As in the seed: the weights themselves are evaluated and saved, and nothing optional is on.
     complete |= {"early_stopping": None, "best_model": None, "keep_every_epochs": 0}
     complete["ema_decay"] = None
     complete["learning_rate_schedule"]["warmup_steps"] = 0
@@ -108,7 +108,7 @@ def _check_keys(short: Mapping[str, Any], complete: Mapping[str, Any]) -> None:
 
 
 def _watchers(short: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the switches that were given set."""
+    """Return the keys set by the given switches."""
     default = "validation/epoch_loss" if short["with_validation"] else "train/epoch_loss"
     found: dict[str, Any] = {}
     if isinstance(is_on := short.get("early_stopping"), bool):

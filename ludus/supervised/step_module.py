@@ -1,4 +1,4 @@
-"""A model's training_step as a module, so that weights can be handed to it and a compiler can take it."""
+"""A model's training_step as a module, for functional calls and for the compiler."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ludus.nn.recompute import Recomputed
 
 
 class StepModule(nn.Module):
-    """Makes `training_step` a forward pass, so that weights can be handed to it from outside."""
+    """Wraps `training_step` as a forward pass, so that it can be called with other weights."""
 
     def __init__(
         self,
@@ -22,11 +22,11 @@ class StepModule(nn.Module):
         self.module = model.module
         self._has_channels_last = memory_format == "channels_last"
         self._recomputed = recomputed
-        # In a list, so that torch does not take the Model for a child of this module.
+        # In a list, so that torch does not register the Model as a child of this module.
         self._model = [model]
 
     def forward(self, batch: object, batch_idx: int) -> dict[str, Tensor]:
-        """Return what the model's training_step returns."""
+        """Return the result of the model's training_step."""
         if self._has_channels_last:
             batch = with_channels_last(batch)
         if self._recomputed is None:

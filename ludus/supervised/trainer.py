@@ -35,7 +35,7 @@ from ludus.supervised.updating import make_update
 from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
-"""Options that are written down by their values."""
+"""Types of options that are recorded by value."""
 
 
 class BaseTrainer(Evaluated, Trainer):
@@ -54,8 +54,8 @@ class BaseTrainer(Evaluated, Trainer):
     _given_schedule: OfStep | None = None
     _given_optimizer: Make | None = None
     rate_control: RateControl
-    """What decides the learning rate besides the step."""
-    # An evaluator begins its data anew each time; what a model keeps is in its own part.
+    """Control of the learning rate other than by step."""
+    # An evaluator restarts its data each time; a model's state is in its own part.
     derived: ClassVar[tuple[str, ...]] = ("evaluators", "loaders", "_plain_state", "_early_notes")
 
     def __init__(
@@ -68,7 +68,7 @@ class BaseTrainer(Evaluated, Trainer):
         model: object = None,
         test_loader: object = None,
     ) -> None:
-        """Take a complete config, or a model and a short training_config."""
+        """Accept a complete config, or a model and a short training_config."""
         root = "runs"
         if training_config is not None:
             model = config if model is None else model
@@ -85,7 +85,7 @@ class BaseTrainer(Evaluated, Trainer):
         self.note_given(train_loader=train_loader, val_loader=val_loader, test_loader=test_loader)
 
     def _refuse_config_of_another(self, config: object) -> None:
-        """Raise ConfigError if the config is that of another trainer, whose keys mean nothing here."""
+        """Raise ConfigError if the config belongs to another trainer, whose keys have no effect here."""
         kind = str(getattr(config, "kind", None))
         if kind in kinds("trainer") and type(config) is not self.Config:
             meant = find("trainer", kind)
@@ -98,7 +98,7 @@ class BaseTrainer(Evaluated, Trainer):
     def _expanded(
         self, training_config: Mapping[str, Any], train_loader: object, model: object
     ) -> tuple[SupervisedConfig, str]:
-        """Return the complete config of a short one, and the root directory of its runs."""
+        """Expand a short config; return the complete one and the root directory of its runs."""
         return expand(training_config, train_loader, loss=getattr(model, "loss", None))
 
     def set_model(self, model: object) -> None:
@@ -107,10 +107,10 @@ class BaseTrainer(Evaluated, Trainer):
         self._is_own_model = True
 
     def set_schedule(self, function: OfStep) -> None:
-        """Multiply the optimizer's learning rate by what this function of the optimisation step returns.
+        """Multiply the optimizer's learning rate by this function of the optimisation step.
 
-        It takes the place of the config's schedule. A run that began with it is resumed by a script that
-        gives it again; it should depend on the step alone, or have state_dict and load_state_dict.
+        It replaces the config's schedule. A resume needs a script that sets it again; it should depend on
+        the step alone, or have state_dict and load_state_dict.
         """
         if not callable(function):
             raise ConfigError(
@@ -124,11 +124,11 @@ class BaseTrainer(Evaluated, Trainer):
     def set_optimizer(
         self, optimizer: Callable[..., TorchMade], *, lr: float | None = None, **options: object
     ) -> None:
-        """Let this class of torch.optim.Optimizer, or function from parameters to one, move the weights.
+        """Use this torch.optim.Optimizer class, or function from parameters to an optimizer.
 
-        It is called with the parameters and the options, `lr` among them where it is given, and takes the
-        place of the config's optimizer; the schedule starts from `lr`. Its state is saved with the run, and
-        a run that began with it is resumed by a script that gives it again.
+        It is called with the parameters and the options, including `lr` if given, and replaces the
+        config's optimizer; the schedule starts from `lr`. Its state is saved with the run, and a resume
+        needs a script that sets it again.
         """
         if not callable(optimizer):
             raise ConfigError(
@@ -140,12 +140,12 @@ class BaseTrainer(Evaluated, Trainer):
         self.config = self.config.replace(optimizer={"kind": "given", "learning_rate": rate})
         self._given_optimizer = lambda parameters: optimizer(parameters, **given)
         name = getattr(optimizer, "__name__", type(optimizer).__name__)
-        # A resume goes on with the saved options, so others than those it began with are refused.
+        # A resume continues with the saved options, so other options are refused.
         words = [f"{key}={value!r}" for key, value in options.items() if isinstance(value, _PLAIN)]
         self.given_classes["optimizer"] = f"{name}({', '.join(sorted(words))})" if words else name
 
     def set_learning_rate(self, rate: float | None) -> None:
-        """Learn at this rate from the next step on, whatever the schedule says; None goes by it again.
+        """Override the schedule with this learning rate from the next step on; None follows it again.
 
         For hooks; it is saved with the run.
         """
@@ -179,16 +179,16 @@ class BaseTrainer(Evaluated, Trainer):
         return self.fitting.schedule
 
     def _learning_rate(self) -> float:
-        """Return the learning rate of the next step: what a hook has set, or the schedule's."""
+        """Return the learning rate of the next step: the one set by a hook, or the schedule's."""
         override = self.rate_control.override
         return self.fitting.learning_rate(self.run) if override is None else override
 
     def consulted(self) -> Mapping[str, object]:
-        """Return the schedule that a script gave."""
+        """Return the schedule set by a script."""
         return {} if self._given_schedule is None else {"schedule": self._given_schedule}
 
     def prepare(self, *, max_steps: int | None) -> None:
-        """Build data, model, optimizer and observers from the config and what the script gave."""
+        """Build data, model, optimizer and observers from the config and the script's objects."""
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
         datasets = self._make_datasets()
@@ -199,7 +199,7 @@ class BaseTrainer(Evaluated, Trainer):
         self.config = config = as_begun(config, begun)
         self.model = self._make_model()
         if not has_begun(self.run.files):
-            # A run that has begun goes on as it began.
+            # A run that has begun continues with the same settings.
             config.refuse_unreached(self.train_data.length())
         self._unrepeatable = check_data(datasets)
         self.num_train_steps = config.count_steps(self.train_data.length())
@@ -219,7 +219,7 @@ class BaseTrainer(Evaluated, Trainer):
         return make_model(self.config, given, self.train_data, self.device)
 
     def _make_update(self) -> None:
-        """Make what moves the weights of the model at hand, and let an engine execute it."""
+        """Make the update of the current model, and choose its engine."""
         made = make_update(
             self.config,
             self.model,
@@ -275,7 +275,7 @@ class BaseTrainer(Evaluated, Trainer):
         self.milestones = Milestones(every, name=self.checkpoint_name, save=self.keep_weights)
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
-        """Hand the weights that are evaluated to the writer, with what was just logged of them."""
+        """Pass the evaluated weights to the writer, with the metrics just logged."""
         self._keep(name, self.weights(), {**note, "metrics": self._just_logged()})
 
     def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
@@ -296,7 +296,7 @@ class BaseTrainer(Evaluated, Trainer):
         return Repeat(name="train", times=1, body=(self.fitting.loop(), *last))
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return everything that must survive."""
+        """Return everything that is saved and restored."""
         return {
             "model": self.model,
             "optimizer": self.optimizer,
@@ -310,9 +310,9 @@ class BaseTrainer(Evaluated, Trainer):
         }
 
     def observers(self) -> Sequence[Observer]:
-        """Return the log first, then those who read what it wrote."""
+        """Return the log first, then the observers that read its metrics."""
         log = self.run.log
-        # Asked for each time: a hook may set another model, and so another update.
+        # Looked up each time: a hook may set another model, and so another update.
         guard = WatchDivergence(GUARD, log, check=lambda: self.update.check())
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
         watch = WatchMonitors(self.config.monitors(), log)
@@ -322,12 +322,12 @@ class BaseTrainer(Evaluated, Trainer):
         return [self.write_log, guard, *judged, *([watch] if judged else []), self.milestones]
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a state of an earlier version with the parts of this one."""
+        """Convert the state of an earlier version to the current parts."""
         state = with_judge(state)
         return state if PART in state else {**state, PART: UNSET}
 
     def open(self) -> None:
-        """Say what fit changed, and what is not done as a long run would like it."""
+        """Report what fit changed, and other choices that the user should know of."""
         for note in self._notes:
             self.run.tell(note, event=CHANGED)
         notes, self._early_notes = self._early_notes or [], None
@@ -345,20 +345,20 @@ class BaseTrainer(Evaluated, Trainer):
             )
 
     def _tell_of_engine(self, note: str) -> None:
-        # Before `open` there is no directory yet to write it to.
+        # Before `open` there is no directory to write it to.
         if self._early_notes is not None:
             self._early_notes.append(note)
         else:
             self.run.tell(note, event="engine")
 
     def close(self) -> None:
-        """Let the processes that load data go."""
+        """Stop the data loading processes."""
         self.train_data.close()
         if self.async_evaluator is not None:
             self.async_evaluator.close()
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons of the data, of the model and of an evaluation beside training."""
+        """Return the reasons from the data, the model and an asynchronous evaluation."""
         if not hasattr(self, "_plain_state"):
             return ()
         async_evaluator = (
@@ -387,7 +387,7 @@ class BaseTrainer(Evaluated, Trainer):
 
     @property
     def epoch(self) -> int:
-        """How many epochs have ended."""
+        """Number of finished epochs."""
         return self.run.counters["epoch"]
 
     @property

@@ -1,4 +1,4 @@
-"""One update of a Model: batches are gathered to a step, and counted over the epoch."""
+"""One update of a Model: gradient accumulation over batches, and sums over the epoch."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ludus.supervised.more_metrics import MORE, MoreMetrics
 from ludus.supervised.step_module import StepModule
 
 COMPILED = "compiled"
-"""The key of what is compiled in a state; it is there where a network is called through the compiler."""
+"""The state key of compilation; present if the network is called through the compiler."""
 
 
 class Update:
-    """Learns from one batch at a time; a part, with everything that changes as it learns.
+    """Learns from one batch at a time; a part that holds everything learning changes.
 
-    What a step is, and when it is skipped, is the Learner's; the loss and the gradient norm that an
-    update returns show it to whoever writes them, without waiting for the device at every step.
+    The Learner defines a step and when it is skipped; the loss and gradient norm that an update returns
+    show that when they are logged, without waiting for the device at every step.
     """
 
     def __init__(
@@ -67,26 +67,26 @@ class Update:
         self._shows_norm = precision != "float16"
         device = self.flat.device
         self.num_gathered = 0
-        """How many batches wait in the gradient for the next step."""
+        """Number of batches accumulated in the gradient for the next step."""
         self.totals = torch.zeros(3, dtype=exact_type(device), device=device)
-        """Sums over the epoch: loss times examples, right answers, examples that had an answer."""
+        """Sums over the epoch: loss times examples, correct predictions, examples with a prediction."""
         self._totals = tuple(self.totals)
         self.more = MoreMetrics(exact_type(device))
         self.num_examples = 0
         self.num_in_batch = 0
-        """How many examples the last batch had."""
+        """Number of examples in the last batch."""
         self._rate = torch.zeros((), device=device)
         self._share = None if accumulate == 1 else torch.zeros((), device=device)
         self._last_numbers = (0.0, 0)
         self._is_eager = True
         self._is_called = True
-        """Whether autograd adds to `.grad` at each step; what replays an update goes by its vectors."""
+        """Whether autograd adds to `.grad` at each step; an engine that replays uses its vectors instead."""
         self._network: GuardedCall | None = None
         self._accumulate_batch: Executed = self.accumulate
         self._learn: Executed = self.learn
 
     def execute(self, chosen: Chosen) -> None:
-        """Let an engine execute the two functions that do the work from now on."""
+        """Execute `accumulate` and `learn` by an engine from now on."""
         self._is_eager = self._is_called = chosen.is_eager
         if chosen.used in ("tape", "graph"):
             options: dict[str, Any] = {"copies": chosen.used == "tape"}
@@ -103,17 +103,17 @@ class Update:
 
     @property
     def numbers(self) -> tuple[Tensor, Tensor | None]:
-        """The learning rate and, where batches are gathered, one over how many are in the step."""
+        """The learning rate and, with gradient accumulation, 1 / the number of batches in the step."""
         return self._rate, self._share
 
     @property
     def ema(self) -> Vectors | None:
-        """The mean of the weights, which is evaluated, where there is one: the EMA's or the optimizer's."""
+        """The averaged weights to evaluate, if any: the EMA's or the optimizer's."""
         ema = self.learner.ema
         return self.optimizer.evaluated if ema is None else ema.vectors
 
     def begin_mean(self) -> None:
-        """Let the mean of the weights, where there is one, be the weights as they are."""
+        """Reset the averaged weights, if any, to the current weights."""
         if self.learner.ema is not None:
             copy_all(self.learner.ema.vectors, self.flat.vectors)
         self.optimizer.begin_mean()
@@ -121,11 +121,11 @@ class Update:
     def __call__(
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
-        """Learn from a batch; `is_last` closes the step even if fewer batches were gathered."""
+        """Learn from a batch; `is_last` completes the step even with fewer accumulated batches."""
         count = self.num_in_batch = count_examples(batch)
         self.num_examples += count
         self.num_gathered += 1
-        # What an engine repeats sees the index 0 always: it may not depend on it.
+        # An engine always replays with index 0: the update may not depend on it.
         index = (batch_idx,) if self._is_eager else ()
         if self.num_gathered < self._accumulate and not is_last:
             loss, *more = self._accumulate_batch(batch, *index)
@@ -146,7 +146,7 @@ class Update:
         return metrics
 
     def accumulate(self, batch: object, batch_idx: int = 0) -> tuple[Tensor, ...]:
-        """Add the gradient of one batch to those that wait; return its loss, and what else is measured."""
+        """Accumulate the gradient of one batch; return its loss and further metrics."""
         loss, result = self.learner.accumulate(_loss_fn(batch, batch_idx))
         self._count(loss, result, batch)
         return loss, *self.more.of(result)
@@ -154,7 +154,7 @@ class Update:
     def learn(
         self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
     ) -> tuple[Tensor, ...]:
-        """Take a step with its last batch; return its loss, the gradient norm, and what else is measured."""
+        """Take a step with its last batch; return its loss, the gradient norm and further metrics."""
         loss, norm, result = self.learner.step(_loss_fn(batch, batch_idx), rate, share=share)
         self._count(loss, result, batch)
         return loss, norm, *self.more.of(result)
@@ -168,13 +168,13 @@ class Update:
             totals[2].add_(count)
 
     def inexact_because(self) -> list[str]:
-        """Return the reasons of a network that is called through the compiler."""
+        """Return the reasons from a network that is called through the compiler."""
         return [] if self._network is None else self._network.inexact_because()
 
     def check(self) -> None:
-        """Raise Diverged if half precision has overflowed too often in a row.
+        """Raise Diverged after too many consecutive overflows in half precision.
 
-        Raise LudusError if a script has cut weights or gradients off from the vectors that learn.
+        Raise LudusError if a script has detached weights or gradients from the trained vectors.
         """
         self.learner.scaling.check()
         self.flat.check_trained(self.model.module)
@@ -182,7 +182,7 @@ class Update:
             self.flat.check_gradients()
 
     def close_epoch(self) -> dict[str, float]:
-        """Return the mean loss and accuracy over the examples of this epoch, and begin to count anew."""
+        """Return the mean loss and accuracy over the examples of this epoch, and reset the sums."""
         loss, correct, answered = self.totals.tolist()
         metrics: dict[str, float] = {}
         if self.num_examples:
@@ -195,7 +195,7 @@ class Update:
         return metrics
 
     def drop_unfinished(self) -> None:
-        """Forget the batches of a step and of an epoch that were left in their middle."""
+        """Discard the batches of an unfinished step and epoch."""
         if self.num_gathered:
             self.flat.clear_gradients()
         self.num_gathered = 0
@@ -215,7 +215,7 @@ class Update:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         names = ("gradient", "num_gathered", "totals", "num_examples")
         known = without_total(self.learner.step_state())
         optional = [MORE, COMPILED] if self.learner.ema is None else [TOTAL, MORE, COMPILED]
@@ -256,7 +256,7 @@ def _loss_fn(
 
 
 def _refuse_lossless(result: object) -> dict[str, Tensor]:
-    """Return what a step gave as a dict; raise LudusError if it has no loss."""
+    """Return a step's result as a dict; raise LudusError if it has no loss."""
     if isinstance(result, Mapping) and "loss" in result:
         return dict(result)
     found = "nothing" if result is None else f"a {type(result).__name__} without one"
@@ -264,8 +264,8 @@ def _refuse_lossless(result: object) -> dict[str, Tensor]:
 
 
 def count_examples(batch: object) -> int:
-    """Return how many examples a batch holds: the rows of its first tensor that has any."""
-    # The common batch, which is asked some times a step.
+    """Return the number of examples in a batch: the rows of its first tensor that has any."""
+    # The common case, called several times per step.
     if batch.__class__ is tuple and batch and batch[0].__class__ is Tensor and batch[0].ndim:
         return int(batch[0].shape[0])
     tensor = _first_tensor(batch)
@@ -289,5 +289,5 @@ def _first_tensor(batch: object) -> Tensor | None:
 
 
 def exact_type(device: torch.device) -> torch.dtype:
-    """Return the most exact type that sums can have on this device."""
+    """Return the most precise dtype for sums on this device."""
     return torch.float32 if device.type == "mps" else torch.float64

@@ -36,20 +36,20 @@ from ludus.supervised.preflight import first_batch
 from ludus.supervised.step_module import StepModule
 from ludus.supervised.update import Update
 
-# Below this many steps the time a compiled update saves does not pay for compiling it.
+# Below this many steps compiling takes longer than the compiled update saves.
 _WORTH_COMPILING = 200_000
 _LARGE = 1 << 22
-"""From this many weights on, passes over all gradients, to add and to clear them, cost more than launches."""
+"""From this many weights on, adding and clearing all gradients costs more than kernel launches."""
 
 
 class Made(NamedTuple):
-    """An update, and what was decided about how it is executed."""
+    """An update, and how it is executed."""
 
     update: Update
     engine: EngineName
     memory_format: MemoryFormat
     notes: list[str]
-    """What the user is told of it."""
+    """Notices for the user."""
 
 
 def make_update(
@@ -63,9 +63,9 @@ def make_update(
     tell: Tell,
     given: Make | None = None,
 ) -> Made:
-    """Return the update, executed by an engine, and what was decided, with what to tell.
+    """Return the update, executed by an engine, with the choices made and the notices for the user.
 
-    Raise ConfigError where an engine is asked for by name that cannot.
+    Raise ConfigError if the engine named in the config cannot execute it.
     """
     _refuse_complex(model)
     if not any(weight.requires_grad for weight in model.module.parameters()):
@@ -117,7 +117,7 @@ def _choose_engine(
     has_begun: bool,
     tell: Tell,
 ) -> tuple[EngineName, list[str]]:
-    """Let an engine execute the whole update, of a network that is known to repeat itself."""
+    """Choose the engine for the whole update of a network that is known to be deterministic."""
 
     def example() -> Sequence[object] | None:
         batch = first_batch(data)
@@ -149,7 +149,7 @@ def _choose_call(
     has_begun: bool,
     tell: Tell,
 ) -> tuple[EngineName, list[str]]:
-    """Compile a network that nobody vouches for, with its loss, where that pays."""
+    """Compile the network and its loss if that pays, for a network not known to be deterministic."""
 
     def trial() -> Trial | None:
         if (batch := first_batch(data)) is None:
@@ -176,10 +176,10 @@ def _choose_call(
 
 
 def _keeps_gradients(config: SupervisedConfig, model: Model, given: Make | None) -> bool:
-    """Return whether gradients are kept in vectors: engines replay that, and small networks gain by it.
+    """Return whether gradients are kept in vectors: engines need that, and small networks are faster.
 
-    It may not depend on whether `engine` is still auto or has become eager: the norm is summed otherwise, and
-    a resumed run would end with other bytes.
+    It may not depend on whether `engine` is still auto or has become eager: the norm would be summed in
+    another order, and a resumed run would not be bit-identical.
     """
     if config.engine in ("tape", "graph") or not why_not_repeatable(model, [model.module]):
         return True
@@ -199,7 +199,7 @@ def _refuse_complex(model: Model) -> None:
 
 
 def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
-    """Return what to tell of an optimizer of torch; raise ConfigError where an engine is to replay it."""
+    """Return the notices for a torch optimizer; raise ConfigError if an engine should replay it."""
     why = f"the optimizer {name} is one of torch, whose steps no engine replays"
     if engine not in ("auto", "eager"):
         raise ConfigError(f"'engine' is {engine}, but {why}; set engine to auto, or to eager")
@@ -208,8 +208,8 @@ def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
 
 
 def _refuse_half_sgd(update: Update) -> None:
-    """Raise ConfigError where torch would not move the weights as it says."""
-    # Seen in torch 2.13: its kernel leaves most weights where they are, and momentum reads unwritten memory.
+    """Raise ConfigError where torch's SGD does not update the weights as documented."""
+    # Seen in torch 2.13: its kernel leaves most weights unchanged, and momentum reads unwritten memory.
     halves = [v for v in update.flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]
     optimizer = update.optimizer
     is_fused = isinstance(optimizer.config, Sgd)
@@ -224,7 +224,7 @@ def _refuse_half_sgd(update: Update) -> None:
 
 
 def _groups(config: SupervisedConfig) -> list[Group]:
-    """Return the groups that the config names, each called by its prefix."""
+    """Return the config's parameter groups, each named by its prefix."""
     return [
         Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)
         for group in config.parameter_groups
@@ -232,11 +232,11 @@ def _groups(config: SupervisedConfig) -> list[Group]:
 
 
 def uses_batch_index(model: Model) -> bool:
-    """Return whether a model's training_step looks at the number of the batch."""
+    """Return whether a model's training_step reads batch_idx."""
     function = inspect.unwrap(type(model).training_step)
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
-        # Among the arguments of one that takes any there is the number too.
+        # With *args or **kwargs the index is among the arguments.
         return True
     if code.co_argcount < 3:
         return False

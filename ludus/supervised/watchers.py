@@ -1,4 +1,4 @@
-"""What watches a supervised run: the judge of its scores, the guard against divergence, milestones."""
+"""Observers of a supervised run: the judge of scores, the divergence guard, milestones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GUARD = DivergenceGuard(remedy="look for bad values in the data")
 
 
 def make_judge(config: SupervisedConfig, end: Callable[[Run, str], None] | None = None) -> Judge:
-    """Return the judge of the scores that this config names: the best model's, and early stopping's.
+    """Return the judge of this config's scores: the best model's, and early stopping's.
 
-    `end` is what early stopping does; without it, it stops the run.
+    `end` is the action of early stopping; by default it stops the run.
     """
     scores = []
     if (best := config.best_model) is not None:
@@ -42,16 +42,16 @@ def _stop_early(run: Run, reason: str) -> None:
 
 
 class WatchMonitors:
-    """Says of each metric that is watched and that nobody has logged in two epochs that it is not there."""
+    """Reports each monitored metric that has not been logged for two epochs."""
 
     def __init__(self, monitors: Mapping[str, str], log: Log) -> None:
-        """`monitors` are the metrics by the config's section that names each."""
+        """`monitors` maps the config section to the metric it names."""
         self._waiting, self._log = dict(monitors), log
         self._logged: set[str] = set()
         self._first: int | None = None
 
     def __call__(self, run: Run) -> None:
-        """Look at what was logged, and tell once."""
+        """Check the logged metrics, and report once."""
         if not self._waiting:
             return
         if self._log.written_at == run.boundaries:
@@ -60,7 +60,7 @@ class WatchMonitors:
             self._waiting = {k: v for k, v in self._waiting.items() if v not in is_there}
         epochs = run.counters["epoch"]
         self._first = epochs if self._first is None else self._first
-        # What a hook logs after an epoch is written with the next.
+        # Metrics that a hook logs after an epoch are written with the next.
         if epochs >= self._first + 2 or (run.is_finished and epochs):
             for section, metric in self._waiting.items():
                 run.tell(
@@ -72,7 +72,7 @@ class WatchMonitors:
 
 
 def with_judge(state: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a saved state with the part 'judge', which earlier versions kept as two parts."""
+    """Return a saved state with the part 'judge', which earlier versions stored as two parts."""
     if not isinstance(state, Mapping) or not {"best", "early_stopping"} & {*state}:
         return state
     found = {}

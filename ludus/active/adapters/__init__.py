@@ -1,1 +1,1 @@
-"""Models and strategies of other libraries, in the shapes that an active run knows."""
+"""Adapters for models of other libraries."""

@@ -1,4 +1,4 @@
-"""Networks of timm and of Hugging Face as models: their logits, and functions for `set_features`.
+"""Adapters for networks of timm and Hugging Face: logits, and functions for `set_features`.
 
     trainer.set_model(Logits(transformer))      # its outputs are an object with `logits`
     trainer.set_features(hidden_features)
@@ -20,7 +20,7 @@ from ludus.nn.model import Inputs, Model
 
 
 class Logits(nn.Module):
-    """Calls a network with a tensor, or with several by name, and returns the `logits` of what it gives."""
+    """Calls a network with a tensor, or with several by name, and returns the `logits` of its output."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -37,14 +37,14 @@ class Logits(nn.Module):
         return logits
 
     def call(self, inputs: Inputs, **options: bool) -> Any:
-        """Return all that the network gives."""
+        """Return the whole output of the network."""
         if isinstance(inputs, Mapping):
             return self.network(**inputs, **options)
         return self.network(inputs, **options)
 
 
 def hidden_features(model: Model, inputs: Inputs) -> Tensor:
-    """Return (B, D) the mean last hidden state over the tokens, or places, that are not padding."""
+    """Return (B, D) the mean last hidden state over the tokens, or positions, that are not padding."""
     network = model.module
     if not isinstance(network, Logits):
         raise LudusError(
@@ -67,7 +67,7 @@ def hidden_features(model: Model, inputs: Inputs) -> Tensor:
 
 
 def timm_features(model: Model, inputs: Inputs) -> Tensor:
-    """Return (B, D) what the head of a timm network is given, pooled."""
+    """Return (B, D) the pooled inputs of a timm network's head."""
     network: Any = model.module
     if not callable(getattr(network, "forward_head", None)):
         raise LudusError(

@@ -1,8 +1,8 @@
-"""Any scikit-learn classifier as the model of an active run: fitted anew to all labels of each round.
+"""Any scikit-learn classifier as the model of an active run: refitted to all labels in each round.
 
-Its state is what it was fitted to: a resume fits it again, with the same seeds, and writes no estimator.
+Its state is the data it was fitted to: a resume refits it with the same seeds; no estimator is saved.
 
-Shapes: L labelled examples, B rows of a batch, C classes, D numbers of an example.
+Shapes: L labelled examples, B rows of a batch, C classes, D features of an example.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SMALLEST = 1e-12
 
 
 class Estimator(Protocol):
-    """What scikit-learn calls a classifier, as far as it is asked."""
+    """The methods of a scikit-learn classifier that are used."""
 
     classes_: np.ndarray
 
@@ -38,12 +38,12 @@ class Estimator(Protocol):
 
 
 class Classifier(Model):
-    """A scikit-learn classifier as a Model; before it is fitted all classes are alike to it."""
+    """A scikit-learn classifier as a Model; before the first fit its predictions are uniform."""
 
     module: Probabilities
 
     def __init__(self, estimator: Estimator, *, classes: int) -> None:
-        """Take an estimator with fit and predict_proba, which stays unfitted, and the number of classes."""
+        """`estimator` has fit and predict_proba; it is copied and itself stays unfitted."""
         for method in ("fit", "predict_proba", "get_params"):
             if not callable(getattr(estimator, method, None)):
                 raise ConfigError(
@@ -57,14 +57,14 @@ class Classifier(Model):
         self._estimator = estimator
 
     def fit(self, inputs: np.ndarray, labels: np.ndarray, *, seed: int) -> None:
-        """Fit a copy of the estimator, everything random in it drawn from this seed."""
+        """Fit a copy of the estimator with its random state derived from this seed."""
         from sklearn.base import clone
 
         fresh = clone(self._estimator)
         names = [key for key in fresh.get_params() if key.split("__")[-1] == "random_state"]
         fresh.set_params(**dict.fromkeys(names, seed))
         if len(np.unique(labels)) == 1:
-            # Most classifiers refuse one class; what they could say is known.
+            # Most classifiers refuse a single class; the prediction is known anyway.
             self.module.says = Always(int(labels[0]))
             return
         try:
@@ -74,12 +74,12 @@ class Classifier(Model):
             raise LudusError(f"the {type(fresh).__name__} cannot be fitted: {problem}") from None
 
     def forget(self) -> None:
-        """Be as before the first fit."""
+        """Reset to the state before the first fit."""
         self.module.says = None
 
 
 class Says(Protocol):
-    """What is asked of a fitted classifier."""
+    """The interface of a fitted classifier."""
 
     classes_: np.ndarray
 
@@ -87,7 +87,7 @@ class Says(Protocol):
 
 
 class Always:
-    """Says one class of everything."""
+    """Predicts one class for every example."""
 
     def __init__(self, label: int) -> None:
         self.classes_ = np.array([label])
@@ -98,7 +98,7 @@ class Always:
 
 
 class Probabilities(nn.Module):
-    """A network without parameters, whose outputs are the log probabilities of a fitted classifier."""
+    """A network without parameters that outputs the log probabilities of a fitted classifier."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -109,14 +109,14 @@ class Probabilities(nn.Module):
         """Return (B, C) log probabilities."""
         probs_BC = np.full((len(inputs), self._classes), 0.0 if self.says else 1.0)
         if self.says is not None:
-            # Classes that no label has named yet have no column.
+            # Classes without a label yet have no column.
             probs_BC[:, self.says.classes_] = self.says.predict_proba(flat(inputs))
         found_BC = torch.from_numpy(probs_BC).clamp(min=_SMALLEST).log().float()
         return found_BC.to(inputs.device)
 
 
 def flat(inputs: object) -> np.ndarray:
-    """Return (B, D) the numbers of each example."""
+    """Return the examples flattened, (B, D)."""
     if not isinstance(inputs, Tensor):
         raise LudusError(
             f"a scikit-learn classifier was given a {type(inputs).__name__}; its examples are rows of numbers"
@@ -126,7 +126,7 @@ def flat(inputs: object) -> np.ndarray:
 
 
 class NoState:
-    """An optimizer that there is not."""
+    """A null optimizer."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
@@ -136,7 +136,7 @@ class NoState:
 
 
 class Refit:
-    """Fits a classifier to all labels when the last batch of an epoch comes; a part."""
+    """Fits a classifier to all labels at the last batch of an epoch; a part."""
 
     ema = None
     num_gathered = 0
@@ -150,7 +150,7 @@ class Refit:
     def __call__(
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
-        """Fit, once all batches were seen."""
+        """Fit, once all batches of the epoch were passed."""
         self.num_in_batch = count_examples(batch)
         if is_last:
             self._fit(self._pool.num_labelled)
@@ -164,14 +164,14 @@ class Refit:
         self._num_fitted = count
 
     def inexact_because(self) -> list[str]:
-        """Return nothing: what an estimator draws is seeded."""
+        """Return nothing: the estimator's random state is seeded."""
         return []
 
     def check(self) -> None:
-        """Nothing can overflow."""
+        """Do nothing: nothing can overflow."""
 
     def close_epoch(self) -> dict[str, float]:
-        """Return loss and accuracy on what it was fitted to."""
+        """Return loss and accuracy on the labelled examples it was fitted to."""
         if not self._num_fitted:
             return {}
         labels_L = self._pool.labels[: self._num_fitted]
@@ -181,13 +181,13 @@ class Refit:
         return {"train/epoch_loss": float(found["loss"]), "train/epoch_accuracy": correct}
 
     def drop_unfinished(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no gradients are accumulated."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"num_fitted": self._num_fitted}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Fit again to as many labels as then; the pool has been loaded before."""
+        """Refit to the same number of labels; the pool has been loaded before."""
         states.check_keys(state, "num_fitted")
         count = states.whole(state, "num_fitted", at_most=self._pool.num_labelled)
         self.model.forget()
@@ -197,7 +197,7 @@ class Refit:
 
 
 def refusals(config: ActiveConfig) -> Iterator[str]:
-    """Yield what a config asks for that a classifier fitted in one go does not do."""
+    """Yield the config settings that a classifier without gradient steps does not support."""
     wanted = {
         "loss": "cross_entropy", "max_epochs": 1, "accumulate": 1, "ema_decay": None,
         "early_stopping": None, "best_model": None, "keep_every_epochs": 0, "start": "cold",

@@ -1,4 +1,4 @@
-"""Answer what a run of active learning asks: in the terminal, or from a CSV file."""
+"""Label the open queries of an active learning run: in the terminal, or from a CSV file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def label(
         )
         return
     if resume:
-        # Before anybody labels what would then be left lying.
+        # Before anyone labels queries that the resume could not use.
         refuse_script(run, found_run(run), is_for_weights=False)
     while True:
         with Labelling(run) as labelling:
@@ -61,7 +61,7 @@ def _is_export(path: Path) -> bool:
 
 
 def _waits_again(run: str) -> bool:
-    """Go on with the run; return whether it asks for more."""
+    """Resume the run; return whether it has new open queries."""
     from ludus.session.build import rebuild_trainer
 
     trainer, storage = rebuild_trainer(run, [])

@@ -1,1 +1,1 @@
-"""How well a model still knows its data: calibration, entropy, distances of distributions."""
+"""Drift detection: calibration error, entropy, and two-sample tests of features."""

@@ -13,7 +13,7 @@ from ludus.core.errors import LudusError
 
 
 def log_probs(logits: Array) -> Tensor:
-    """Return (N, C) float64 log probabilities of logits, or of log probabilities, which stay as they are."""
+    """Return (N, C) float64 log probabilities of logits; log probabilities stay unchanged."""
     found = torch.as_tensor(logits).detach().to(torch.float64)
     if found.ndim != 2 or not found.numel():
         raise LudusError(
@@ -28,7 +28,7 @@ def log_probs(logits: Array) -> Tensor:
 
 
 def targets_in(targets: Array, log_probs_NC: Tensor) -> Tensor:
-    """Return (N,) classes, each one of the C that are told apart."""
+    """Return (N,) classes, each checked to be one of the C."""
     count, num_classes = log_probs_NC.shape
     found_N = classes(targets, count, log_probs_NC.device)
     if bool((found_N >= num_classes).any()):
@@ -39,7 +39,7 @@ def targets_in(targets: Array, log_probs_NC: Tensor) -> Tensor:
 
 
 def two_samples(first: Array, second: Array) -> tuple[Tensor, Tensor]:
-    """Return (N, D) and (M, D) features, two rows of each at least."""
+    """Return (N, D) and (M, D) features, checked to have at least two rows each."""
     one_ND, other_MD = matrix(first, "the features"), matrix(second, "the features")
     if one_ND.shape[1] != other_MD.shape[1]:
         raise LudusError(

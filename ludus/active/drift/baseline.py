@@ -1,4 +1,4 @@
-"""Whether a value is high beside the values before it; it is never measured by itself."""
+"""A running baseline: whether a value is high compared with the values before it, itself excluded."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ludus.core import states
 
 
 class BaselineConfig(StrictConfig):
-    """With what a value is compared."""
+    """The baseline that a value is compared with."""
 
     window: Annotated[int, Field(ge=2)]
-    """How many of the latest values before it the mean and standard deviation are taken over; it is
-    compared with nothing until there are so many."""
+    """Number of preceding values in the mean and standard deviation; there is no comparison until
+    there are this many."""
     deviations: NonNegativeFloat
-    """How many standard deviations above the mean a value must be to count as high."""
+    """Number of standard deviations above the mean from which a value counts as high."""
     min_rise: NonNegativeFloat
-    """And by how much at least it must exceed the mean, however little the values before it differ."""
+    """The minimum rise above the mean as well, however small the standard deviation is."""
 
 
 class Baseline:
-    """A part: the latest values, and how far the next one rises above them.
+    """The latest values, and whether the next one rises above them; a part.
 
-    Mean and standard deviation are those of the values before the one that is looked at. With it among n
-    values it could never be more than (n - 1) / sqrt(n) deviations from the mean, and a threshold above
-    that would never be crossed. The deviation is that of a sample, with n - 1. Only a rise counts.
+    Mean and standard deviation exclude the value being tested. Included among n values, it could never be
+    more than (n - 1) / sqrt(n) deviations from the mean, and a threshold above that would never be
+    crossed. The deviation is that of a sample, with n - 1. Only a rise counts.
     """
 
     def __init__(self, config: BaselineConfig) -> None:
@@ -39,7 +39,7 @@ class Baseline:
 
     @property
     def values(self) -> list[float]:
-        """The values that the next one is compared with, the oldest first."""
+        """The values that the next one is compared with, oldest first."""
         return list(self._values)
 
     @property
@@ -48,9 +48,9 @@ class Baseline:
         return len(self._values) == self._config.window
 
     def update(self, value: float) -> bool:
-        """Return whether a value is high, and only then let it be one of those before the next.
+        """Return whether a value is high; if it is not, add it to the baseline.
 
-        A high value stays out of the baseline, or a lasting drift would soon be the rule.
+        A high value stays out of the baseline, or a lasting drift would soon become the norm.
         """
         is_high = self._is_high(value)
         if not is_high:
@@ -68,14 +68,14 @@ class Baseline:
         return is_far and rise > self._config.min_rise
 
     def reset(self) -> None:
-        """Forget all values: the model is another one."""
+        """Drop all values: the model has changed."""
         self._values.clear()
 
     def state_dict(self) -> dict[str, Any]:
         return {"values": self.values}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "values")
         saved = states.rows(state, "values")
         if len(saved) > self._config.window:

@@ -17,11 +17,11 @@ from ludus.active.drift.statistics import Compared
 from ludus.core import states
 
 Alpha = Annotated[float, Field(gt=0, lt=1)]
-"""How rarely windows that do not differ may count as different."""
+"""The significance level: the false positive rate of the test."""
 
 
 class ByReference:
-    """A part: the first window is the reference, and each later one is compared with it."""
+    """Compares each window with the first one, the reference; a part."""
 
     kind = ""
 
@@ -34,7 +34,7 @@ class ByReference:
         raise NotImplementedError
 
     def measure(self, window: Window, generator: torch.Generator) -> Measured:
-        """Return the statistic and p-value; of the first window, which is kept, nothing."""
+        """Return the statistic and p-value; the first window is stored and gives none."""
         now = window.all_features(self.kind).detach().cpu().double()
         if self._reference_ND is None:
             self._reference_ND = now.clone()
@@ -51,14 +51,14 @@ class ByReference:
         return Measured(metrics, is_high, is_judged=True, why=why)
 
     def reset(self) -> None:
-        """Forget the reference: the features of another model are other ones."""
+        """Drop the reference: another model has other features."""
         self._reference_ND = None
 
     def state_dict(self) -> dict[str, Any]:
         return {"reference": self._reference_ND}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "reference")
         if state["reference"] is None:
             self._reference_ND = None

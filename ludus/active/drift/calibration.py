@@ -1,7 +1,7 @@
-"""How far a classifier's confidence is from its accuracy: ECE, MCE and the reliability curve.
+"""Calibration of a classifier: ECE, MCE and the reliability curve of confidence and accuracy.
 
 Confidence is the largest probability of an example. Of K bins, bin k holds the confidences c with
-k/K < c <= (k+1)/K; the first holds 0 too. All in float64, over all examples, the last one included.
+k/K < c <= (k+1)/K; the first holds 0 too. All in float64, over all examples.
 
 Shapes: N examples, C classes, K bins.
 """
@@ -20,14 +20,14 @@ from ludus.core.errors import LudusError
 
 @dataclass(frozen=True)
 class Reliability:
-    """Confidence and accuracy by bin; NaN in a bin that is empty."""
+    """Confidence and accuracy by bin; NaN in an empty bin."""
 
     counts: Tensor
-    """(K,) how many examples a bin holds."""
+    """(K,) the number of examples in each bin."""
     confidence: Tensor
     """(K,) their mean confidence."""
     accuracy: Tensor
-    """(K,) the share of them that is classified rightly."""
+    """(K,) their accuracy."""
 
     @property
     def ece(self) -> float:
@@ -45,7 +45,7 @@ class Reliability:
         return (self.confidence - self.accuracy).abs()
 
     def rows(self) -> list[dict[str, float | int | None]]:
-        """Return a row for each bin: where it begins and ends, and what it holds; None where nothing."""
+        """Return a row for each bin: its bounds, count, confidence and accuracy; None in an empty bin."""
         bins = len(self.counts)
         found: list[dict[str, float | int | None]] = []
         for place in range(bins):
@@ -75,7 +75,7 @@ def reliability(logits: Array, targets: Array, *, bins: int = 10) -> Reliability
     zeros_K = confidence_N.new_zeros(bins)
     sure_K = zeros_K.index_add(0, bin_N, confidence_N)
     right_K = zeros_K.index_add(0, bin_N, (said_N == targets_N).to(torch.float64))
-    # 0 / 0 is NaN: an empty bin has neither.
+    # 0 / 0 is NaN: an empty bin has neither confidence nor accuracy.
     return Reliability(counts_K, sure_K / counts_K, right_K / counts_K)
 
 

@@ -1,4 +1,4 @@
-"""What a state estimator is: it measures a window of a stream, and says whether the model is out of date.
+"""The protocol of a state estimator: it measures a window of a stream and detects drift.
 
 Shapes: N examples of the window, C classes, D features.
 """
@@ -24,17 +24,17 @@ StateSection = Annotated[SerializeAsAny[StrictConfig], registered("state_estimat
 
 @dataclass(frozen=True)
 class Window:
-    """What is known of the latest examples of a stream; what nobody gave is None."""
+    """The latest examples of a stream: predictions, targets and features; None if not available."""
 
     log_probs: Tensor
     """(N, C) log probabilities of classes."""
     targets: Tensor | None
     """(N,) the true classes."""
     features: Tensor | None
-    """(N, D) what the network makes of the examples."""
+    """(N, D) the network's features."""
 
     def true_classes(self, kind: str) -> Tensor:
-        """Return the targets, or say who needs them."""
+        """Return the targets; raise LudusError, naming the estimator, if there are none."""
         if self.targets is None:
             raise LudusError(
                 f"state estimation by {kind} compares predictions with true classes, and the stream has"
@@ -43,7 +43,7 @@ class Window:
         return self.targets
 
     def all_features(self, kind: str) -> Tensor:
-        """Return the features, or say who needs them."""
+        """Return the features; raise LudusError, naming the estimator, if there are none."""
         if self.features is None:
             raise LudusError(
                 f"state estimation by {kind} compares features, and the window has none; give the"
@@ -54,14 +54,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one estimator found in one window."""
+    """The measurement of one estimator on one window."""
 
     metrics: Mapping[str, float]
     is_high: bool
     is_judged: bool
     """Whether there was something to compare the window with."""
     why: str
-    """What is out of order, in words, where it is."""
+    """The reason in words, if the value is high."""
 
 
 class StateEstimator(Protocol):
@@ -70,17 +70,17 @@ class StateEstimator(Protocol):
     kind: str
 
     def measure(self, window: Window, generator: torch.Generator) -> Measured:
-        """Return what is found; the baseline is of earlier windows alone."""
+        """Return the measurement; the baseline excludes this window."""
 
     def reset(self) -> None:
-        """Forget what earlier windows were like: the model is another one."""
+        """Drop the statistics of earlier windows: the model has changed."""
 
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
 
 class ByBaseline:
-    """An estimator that gives a window one number, and compares it with those of earlier windows."""
+    """An estimator that computes one number per window and compares it with a running baseline."""
 
     kind = ""
 
@@ -88,11 +88,11 @@ class ByBaseline:
         self.baseline = Baseline(baseline)
 
     def value(self, window: Window) -> float:
-        """Return the number, the higher the worse."""
+        """Return the number; higher is worse."""
         raise NotImplementedError
 
     def measure(self, window: Window, generator: torch.Generator) -> Measured:
-        """Return the number, and whether it is high beside those before it."""
+        """Return the number, and whether it is high compared with the baseline."""
         value, before = self.value(window), self.baseline.values
         is_judged, is_high = self.baseline.is_full, self.baseline.update(value)
         metrics, why = {f"state/{self.kind}": value}, ""
@@ -103,14 +103,14 @@ class ByBaseline:
         return Measured(metrics, is_high, is_judged, why)
 
     def reset(self) -> None:
-        """Forget the earlier values."""
+        """Drop the earlier values."""
         self.baseline.reset()
 
     def state_dict(self) -> dict[str, Any]:
         return {"baseline": self.baseline.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "baseline")
         with states.within("baseline"):
             self.baseline.load_state_dict(states.mapping(state, "baseline"))

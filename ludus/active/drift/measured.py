@@ -1,4 +1,4 @@
-"""Calibration of each round of an active run: on test data, with a temperature of validation data.
+"""Calibration of each round of an active run on test data, with a temperature fitted on validation data.
 
 Shapes: N examples, C classes.
 """
@@ -22,16 +22,16 @@ class CalibrationConfig(StrictConfig):
     """How calibration is measured."""
 
     bins: Positive
-    """How many bins of equal width the confidence is parted into."""
+    """Number of equal-width bins of confidence."""
     temperature: bool
-    """Whether a temperature is fitted, on the validation data, and the errors are told with it too."""
+    """Temperature scaling: fit a temperature on the validation data and log the errors with it too."""
 
 
 def measured(
     config: CalibrationConfig, model: Model, *, test: SupervisedEvaluator,
     validation: SupervisedEvaluator | None, run: Run,
 ) -> dict[str, float]:  # fmt: skip
-    """Return ECE, MCE and entropy on the test data, and keep the reliability curve of this round."""
+    """Return ECE, MCE and entropy on the test data, and save this round's reliability curve."""
     log_probs_NC, targets_N = _predicted(test, model)
     plain = reliability(log_probs_NC, targets_N, bins=config.bins)
     metrics = {

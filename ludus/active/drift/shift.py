@@ -1,4 +1,4 @@
-"""What a distribution shift is: how likely each class is at each step of a stream.
+"""Distribution shift: the class probabilities at each step of a stream.
 
 Shapes: C classes.
 """
@@ -20,14 +20,14 @@ Weights = Annotated[list[NonNegativeFloat], Field(min_length=1)]
 
 
 class Shift(Protocol):
-    """Says how likely classes are; the same at the same step, whatever came before."""
+    """Class probabilities by step; a function of the step alone, independent of earlier calls."""
 
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
-        """Return (C,) probabilities at a step, counted from 0; the generator is the step's own."""
+        """Return (C,) probabilities at a step, counted from 0; each step has its own generator."""
 
 
 def distribution(weights: list[float], num_classes: int, key: str) -> Tensor:
-    """Return (C,) probabilities of weights that need not sum to 1."""
+    """Normalise weights to (C,) probabilities."""
     found_C = torch.tensor(weights, dtype=torch.float64)
     if len(found_C) != num_classes:
         raise ConfigError(

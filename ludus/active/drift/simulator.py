@@ -1,4 +1,4 @@
-"""A stream made of a data set: rows drawn without replacement, their classes as a shift has them.
+"""A simulated stream: rows of a data set sampled without replacement, with shifting classes.
 
 Shapes: N rows of the data set, C classes, B rows of a step.
 """
@@ -18,18 +18,18 @@ from ludus.seeds import generator
 
 
 class StreamEnded(LudusError):
-    """No row is left of the classes that the stream asks for."""
+    """No row is left of the classes that the stream needs."""
 
 
 class Simulator:
-    """A part: at each step it draws rows of a data set; no row comes twice.
+    """Samples rows of a data set at each step, without replacement; a part.
 
-    A class of which no row is left is drawn no more, and the others in its place. What a step draws depends
-    on the seed, the step and what was drawn before, so a resumed stream is the same one.
+    A class with no row left gets probability 0, and the others are rescaled. A step's rows depend on the
+    seed, the step and the rows sampled before, so a resumed stream is identical.
     """
 
     def __init__(self, targets: Tensor, shift: Shift, *, num_classes: int, seed: int) -> None:
-        """Take the (N,) classes of the rows."""
+        """`targets` are the (N,) classes of the rows."""
         self._shift, self._seed = shift, seed
         self._rows_by_class: list[Tensor] = []
         for label in range(num_classes):
@@ -37,22 +37,22 @@ class Simulator:
             order = torch.randperm(len(rows), generator=generator(seed, "stream/order", label))
             self._rows_by_class.append(rows[order])
         self.step = 0
-        """How many steps were drawn."""
+        """Number of steps sampled."""
         self._num_taken = [0] * num_classes
         self.distribution_at(0)
 
     def distribution_at(self, step: int) -> Tensor:
-        """Return (C,) how likely classes are at a step, as long as there are rows of all."""
+        """Return the (C,) class probabilities at a step, while there are rows of all classes."""
         draws = generator(self._seed, "stream/shift", step)
         return self._shift.at(step, len(self._rows_by_class), draws)
 
     @property
     def num_left(self) -> int:
-        """How many rows have not been drawn."""
+        """Number of rows not yet sampled."""
         return sum(map(len, self._rows_by_class)) - sum(self._num_taken)
 
     def draw(self, count: int) -> Tensor:
-        """Return `count` rows; raise StreamEnded, and draw nothing, where there are not so many."""
+        """Sample `count` rows; raise StreamEnded, and sample nothing, if there are too few."""
         wanted_C = self.distribution_at(self.step)
         draws = generator(self._seed, "stream/draw", self.step)
         left = [
@@ -80,7 +80,7 @@ class Simulator:
         return {"step": self.step, "num_taken": list(self._num_taken)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "step", "num_taken")
         saved = states.rows(state, "num_taken", length=len(self._num_taken))
         with states.within("num_taken"):

@@ -1,6 +1,6 @@
-"""Whether two samples of features come from one distribution: MMD, and KS by dimension.
+"""Two-sample tests of features: MMD, and KS by dimension.
 
-Shapes: N and M examples of the two samples, S = N + M, D features, P ways to part them.
+Shapes: N and M examples of the two samples, S = N + M, D features, P permutations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_FOR_MEDIAN = 1000
 
 
 class Compared(NamedTuple):
-    """A statistic, and the p-value: how often one as large comes where nothing differs."""
+    """A test statistic and its p-value: the probability of one as large under the null hypothesis."""
 
     value: float
     p_value: float
@@ -28,23 +28,23 @@ class Compared(NamedTuple):
 def median_distance(all_SD: Tensor) -> float:
     """Return the median distance between two rows: the bandwidth of the RBF kernel.
 
-    Of more than 1000 rows, 1000 at even steps are looked at. Rows that are all alike give 1.
+    Of more than 1000 rows, 1000 evenly spaced ones are used. If all rows are equal it is 1.
     """
     if len(all_SD) > _MOST_FOR_MEDIAN:
         steps = torch.linspace(0, len(all_SD) - 1, _MOST_FOR_MEDIAN, dtype=torch.float64)
         all_SD = all_SD[steps.round().long().to(all_SD.device)]
     ordered = torch.nn.functional.pdist(all_SD).sort().values
     half = (len(ordered) - 1) // 2
-    # The middle one, or the mean of the middle two: torch's own median takes the lower.
+    # The middle one, or the mean of the middle two: torch.median takes the lower.
     middle = float((ordered[half] + ordered[-half - 1]) / 2)
     return middle or 1.0
 
 
 def mmd(first: Array, second: Array, *, bandwidth: float | None = None, chunk: int = 1024) -> float:
-    """Return the unbiased estimate of the squared maximum mean discrepancy; it can fall below 0.
+    """Return the unbiased estimate of the squared maximum mean discrepancy; it can be negative.
 
-    The kernel is exp(-|x - y|^2 / (2 bandwidth^2)); null: the median distance. At most `chunk` rows of
-    the kernel matrix are held at once.
+    The kernel is exp(-|x - y|^2 / (2 bandwidth^2)); None: the median distance. At most `chunk` rows of
+    the kernel matrix are in memory at once.
     """
     one_ND, other_MD = two_samples(first, second)
     is_first_SP = _as_given(len(one_ND), len(other_MD), one_ND.device)
@@ -60,9 +60,9 @@ def mmd_test(
     bandwidth: float | None = None,
     chunk: int = 1024,
 ) -> Compared:
-    """Return the MMD with the share of random partings of all examples whose MMD is as large.
+    """Return the MMD and its permutation p-value: the share of permutations whose MMD is as large.
 
-    The parting at hand counts as one of them, so the p-value is 1 / (permutations + 1) at least.
+    The observed split counts as one of them, so the p-value is at least 1 / (permutations + 1).
     """
     if permutations < 1:
         raise LudusError(f"permutations is {permutations}; use 1 or more")
@@ -72,7 +72,7 @@ def mmd_test(
         order = torch.randperm(len(is_first_SP[0]), generator=generator)
         is_first_SP.append(is_first_SP[0][order.to(one_ND.device)])
     found_P = _mmds(torch.cat([one_ND, other_MD]), torch.cat(is_first_SP, dim=1), bandwidth, chunk)
-    # What differs by rounding alone counts as equal.
+    # Values that differ only by rounding count as equal.
     as_large = found_P >= found_P[0] - 1e-12
     return Compared(float(found_P[0]), float(as_large.double().mean()))
 
@@ -84,7 +84,7 @@ def _as_given(num_first: int, num_second: int, device: torch.device) -> Tensor:
 
 
 def _mmds(all_SD: Tensor, is_first_SP: Tensor, bandwidth: float | None, chunk: int) -> Tensor:
-    """Return (P,) MMDs, one for each way to part the same examples; the kernel is made once."""
+    """Return (P,) MMDs, one per permutation of the same examples; the kernel is computed once."""
     width = median_distance(all_SD) if bandwidth is None else bandwidth
     if not width > 0:
         raise LudusError(f"bandwidth is {width}; use a number above 0")
@@ -99,13 +99,13 @@ def _mmds(all_SD: Tensor, is_first_SP: Tensor, bandwidth: float | None, chunk: i
         within[1] += (is_second_SP[some] * to_second_cP).sum(0)
         between_P += (is_first_SP[some] * to_second_cP).sum(0)
     n, m = float(is_first_SP[:, 0].sum()), float(is_second_SP[:, 0].sum())
-    # An example is no pair with itself: its kernel, 1, is taken off.
+    # The unbiased estimate excludes the diagonal: each example's kernel with itself, 1, is subtracted.
     first_P, second_P = (within[0] - n) / (n * (n - 1)), (within[1] - m) / (m * (m - 1))
     return first_P + second_P - 2 * between_P / (n * m)
 
 
 def ks(first: Array, second: Array) -> Tensor:
-    """Return the (D,) Kolmogorov-Smirnov statistics: the largest gap of the distribution functions."""
+    """Return the (D,) Kolmogorov-Smirnov statistics: the largest gap between the empirical CDFs."""
     one_ND, other_MD = two_samples(first, second)
     one_DN, other_DM = one_ND.T.sort(1).values, other_MD.T.sort(1).values
     all_DS = torch.cat([one_DN, other_DM], dim=1)
@@ -119,10 +119,10 @@ def _below(sorted_DN: Tensor, at_DS: Tensor) -> Tensor:
 
 
 def ks_test(first: Array, second: Array) -> Compared:
-    """Return the largest KS statistic of a dimension, and its p-value times D (Bonferroni), 1 at most.
+    """Return the largest KS statistic over dimensions, and its p-value times D (Bonferroni), at most 1.
 
-    The p-value is Kolmogorov's limit: near the exact one for samples of one size, as windows of a stream
-    are, and above it for others. Stephens's correction would put it below, and raise false alarms.
+    The p-value is the asymptotic one: close to the exact one for samples of equal size, as windows of a
+    stream are, and above it for others. Stephens's correction would put it below, and raise false alarms.
     """
     largest = ks(first, second).max()
     num_dimensions = torch.as_tensor(first).shape[1]
@@ -132,9 +132,9 @@ def ks_test(first: Array, second: Array) -> Compared:
 
 
 def kolmogorov(x: float) -> float:
-    """Return how often Kolmogorov's distribution is above x."""
+    """Return the survival function of Kolmogorov's distribution at x."""
     if x < 0.2:
-        # The series converges slowly there, and the answer is 1 to twelve digits.
+        # The series converges slowly there, and the value is 1 to twelve digits.
         return 1.0
     terms = [(-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 101)]
     return min(1.0, max(0.0, 2 * math.fsum(terms)))

@@ -1,7 +1,7 @@
-"""Temperature scaling: one number that divides the logits so that confidence fits accuracy.
+"""Temperature scaling: divide the logits by one number so that confidence fits accuracy.
 
-It moves no decision. It is fitted on validation data, which the weights were not fitted to: on training
-data a model is right nearly always, and the number would make it surer still.
+It changes no predicted class. It is fitted on validation data, which the weights were not fitted to: on
+training data a model is nearly always right, and the temperature would make it more confident still.
 
 Shapes: N examples, C classes.
 """
@@ -16,7 +16,7 @@ from ludus.active.drift.arrays import log_probs, targets_in
 from ludus.active.selection.arrays import Array
 
 LOWEST, HIGHEST = 0.01, 100.0
-"""Bounds of a temperature. Examples that are all right, or all alike, would drive it on for ever."""
+"""Bounds of the temperature, which would diverge if all predictions were right, or all alike."""
 
 
 def fit_temperature(validation_logits: Array, targets: Array) -> float:
@@ -25,10 +25,10 @@ def fit_temperature(validation_logits: Array, targets: Array) -> float:
     By LBFGS in float64, on the inverse of the temperature; of (N, C) logits or log probabilities.
     """
     logits_NC = log_probs(validation_logits)
-    # A probability of exactly 0 stays finite, so that its gradient is a number.
+    # A log probability of -inf is made finite, so that its gradient is finite.
     logits_NC = logits_NC.clamp(min=-1e4)
     targets_N = targets_in(targets, logits_NC)
-    # The loss is convex in the inverse of the temperature, so wherever the search begins it ends there.
+    # The loss is convex in the inverse temperature, so the search converges from any start.
     inverse = torch.ones((), dtype=torch.float64, device=logits_NC.device, requires_grad=True)
     search = torch.optim.LBFGS(
         [inverse], max_iter=200, tolerance_grad=1e-12, tolerance_change=1e-14,

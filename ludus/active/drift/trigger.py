@@ -1,4 +1,4 @@
-"""When to retrain: state estimators look at each window of a stream, and a bound keeps them in check."""
+"""The retraining trigger: state estimators measure each window of a stream; retrainings are bounded."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ludus.seeds import generator
 
 
 class TriggerConfig(StrictConfig):
-    """What says that a model is out of date."""
+    """When drift triggers retraining."""
 
     estimators: list[StateSection]
-    """What is measured of each window; any one that is high asks for retraining."""
+    """The state estimators of each window; any one that is high triggers retraining."""
     after_windows: Positive
-    """How many windows in a row must be high before retraining is asked for."""
+    """Number of consecutive high windows that trigger retraining."""
     max_consecutive: Positive
-    """How many retrainings may follow each other without a window in between that is in order; then the
-    stream goes on with the model it has, and says so, until a window is in order."""
+    """Maximum number of retrainings without a normal window in between; then the stream continues with
+    the current model, and reports it, until a window is normal."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         if not self.estimators:
             yield "'estimators' is empty, so nothing would ever ask for retraining; give one"
         kinds = [getattr(one, "kind", "") for one in self.estimators]
@@ -37,18 +37,18 @@ class TriggerConfig(StrictConfig):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be done after a window."""
+    """The decision after a window."""
 
     retrain: bool
     is_high: bool
     reasons: Sequence[str]
     metrics: Mapping[str, float]
     is_spent: bool
-    """Whether retraining would be asked for, had there not been `max_consecutive` of them."""
+    """Whether retraining is due but `max_consecutive` is reached."""
 
 
 class Trigger:
-    """A part that looks at one window after the other and says when to retrain."""
+    """Measures one window after another and decides when to retrain; a part."""
 
     def __init__(self, config: TriggerConfig, *, seed: int) -> None:
         self._config, self._seed = config, seed
@@ -57,18 +57,18 @@ class Trigger:
         ]
         self.num_windows = 0
         self.num_high = 0
-        """How many windows in a row have been high."""
+        """Number of consecutive high windows."""
         self.num_retrainings = 0
-        """How many retrainings there were since a window was in order."""
+        """Number of retrainings since the last normal window."""
 
     def look(self, window: Window) -> Verdict:
-        """Measure a window, and say whether to retrain."""
+        """Measure a window, and decide whether to retrain."""
         draws = generator(self._seed, "state", self.num_windows)
         found = [one.measure(window, draws) for one in self.estimators]
         self.num_windows += 1
         is_high = any(one.is_high for one in found)
         self.num_high = self.num_high + 1 if is_high else 0
-        # A window that could be compared with nothing yet has not shown that the last retraining helped.
+        # A window without a baseline to compare with does not show that the last retraining helped.
         if not is_high and all(one.is_judged for one in found):
             self.num_retrainings = 0
         is_wanted = self.num_high >= self._config.after_windows
@@ -82,18 +82,18 @@ class Trigger:
         )
 
     def retrained(self) -> None:
-        """Take note that the model is another one: all that was measured of the old one is forgotten."""
+        """Record a retraining: the measurements of the old model are dropped."""
         self.num_retrainings += 1
         self.reset()
 
     def not_retrained(self) -> None:
-        """Take note of a retraining that failed: it counts, and what the model was like before is kept, for
-        it is the same model, and a drift is still one."""
+        """Record a failed retraining: it counts, and the measurements are kept, as the model is the same
+        and the drift remains."""
         self.num_retrainings += 1
         self.num_high = 0
 
     def reset(self) -> None:
-        """Forget what earlier windows were like; how many retrainings there were is kept."""
+        """Drop the statistics of earlier windows; the number of retrainings is kept."""
         self.num_high = 0
         for one in self.estimators:
             one.reset()
@@ -107,7 +107,7 @@ class Trigger:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         counts = ("num_windows", "num_high", "num_retrainings")
         states.check_keys(state, *counts, "estimators")
         saved = states.mapping(state, "estimators")

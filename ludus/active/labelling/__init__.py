@@ -1,1 +1,1 @@
-"""Open queries as files, examples as text, and a sitting in which a person answers them."""
+"""Labelling by people: open queries as files, examples as text, and the labelling session."""

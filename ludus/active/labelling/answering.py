@@ -1,4 +1,4 @@
-"""What people answer: words in a terminal, or rows of a CSV file, checked before anything counts."""
+"""Parsing of people's answers: words in a terminal, or rows of a CSV file, checked before use."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _MOST_TOLD = 5
 
 
 class Words:
-    """Turns the words of people into labels: a class by its name or number, or a number."""
+    """Parses an answer into a label: a class by its name or number, or a number."""
 
     def __init__(self, queries: Queries) -> None:
         self._labels = Labels(num_classes=queries.num_classes)
         names = queries.class_names or []
         self._by_name = {name.strip().casefold(): at for at, name in enumerate(names)}
-        # A name such as "7" would be read as another class.
+        # A name such as "7" would be parsed as another class.
         self._are_numbers = any(_number(name) is not None for name in names)
 
     def label(self, row: int, word: str) -> int | float:
-        """Return the label that a word means, or raise LudusError."""
+        """Return the label of a word; raise LudusError if it is not valid."""
         word = word.strip()
         if (found := self._by_name.get(word.casefold())) is not None:
             return found
@@ -36,11 +36,11 @@ class Words:
         return self._labels.checked(row, number)
 
     def is_name(self, word: str) -> bool:
-        """Return whether a class is called so."""
+        """Return whether this is the name of a class."""
         return word.strip().casefold() in self._by_name
 
     def told(self) -> str:
-        """Return what may be answered."""
+        """Return a description of the valid answers."""
         count = self._labels.num_classes
         if count is None:
             return "a number"
@@ -53,7 +53,7 @@ class Words:
 def _number(word: str) -> int | float | None:
     for read in (int, float):
         try:
-            # Python reads 1_0 as ten; a person who writes it has mistyped.
+            # Python parses 1_0 as ten; from a person it is a typing error.
             return None if "_" in word else read(word)
         except ValueError:
             continue
@@ -63,10 +63,10 @@ def _number(word: str) -> int | float | None:
 def read_answers(
     path: Path, queries: Queries, known: Mapping[int, int | float]
 ) -> tuple[dict[int, int | float], int]:
-    """Return the new answers of a CSV file by row, and how many of its rows are left blank.
+    """Return the new answers of a CSV file by row, and the number of blank rows.
 
-    All of the file is right, or LudusError says by line what is not. A row that was answered alike before is
-    passed over, so that a file can be given twice.
+    Raise LudusError, with line numbers, unless the whole file is valid. A row with the same answer as
+    before is skipped, so that a file can be given twice.
     """
     words, found, problems = Words(queries), dict[int, int | float](), list[str]()
     seen: dict[int, int] = {}
@@ -101,7 +101,7 @@ def read_answers(
 
 
 def has_new_answers(path: Path, queries: Queries, known: Mapping[int, int | float]) -> bool:
-    """Return whether a CSV file has a label that is not among the known ones, right or wrong."""
+    """Return whether a CSV file has a label that is not among the known ones, valid or not."""
     words = Words(queries)
     for _, row_word, label_word in _pairs(path):
         if not label_word.strip():
@@ -116,7 +116,7 @@ def has_new_answers(path: Path, queries: Queries, known: Mapping[int, int | floa
 
 
 def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield line, row and label as they are written; the first line may name the columns."""
+    """Yield line, row and label as text; the first line may be a header."""
     lines = list(_lines(path))
     if not lines:
         raise LudusError(f"{path} is empty; write a line `row,label` for each answer")
@@ -142,11 +142,11 @@ def _pairs(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def _delimiter(text: str) -> str:
-    """Return what parts the cells: where the comma is a decimal sign, spreadsheets write semicolons."""
+    """Return the delimiter: spreadsheets write semicolons where the comma is the decimal sign."""
     first = text.partition("\n")[0]
     if ";" not in first:
         return ","
-    # A column of our own export may have a semicolon in its name.
+    # A column name in our own export may contain a semicolon.
     names = [cell.strip().casefold() for cell in next(csv.reader([first]))]
     return "," if {"row", "label"} <= {*names} else ";"
 
@@ -161,7 +161,7 @@ def _lines(path: Path) -> Iterator[tuple[int, Sequence[str]]]:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        # What is written in 16 bits a letter can be read as UTF-8, with a zero byte in each.
+        # UTF-16 text can be decoded as UTF-8, with zero bytes between the letters.
         raise LudusError(f"{path} is not UTF-8 text; save it as CSV in UTF-8")
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=_delimiter(text), strict=True)
     try:

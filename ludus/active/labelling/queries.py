@@ -1,7 +1,7 @@
 """The open queries of a run as files, so that a person can answer them while no process runs.
 
-queries/round-0003.json           which rows, and what may be answered; sealed by its own hash
-queries/round-0003.safetensors    the inputs of these rows, where they are one tensor; the seal has its hash
+queries/round-0003.json           the rows and the valid answers; sealed by its own hash
+queries/round-0003.safetensors    the inputs of these rows, if they are one tensor; the seal has its hash
 
 Shapes: Q open queries.
 """
@@ -27,31 +27,31 @@ from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
 FORMAT = 2
-"""Files of format 1 have no seal: a resume writes them anew."""
+"""Files of format 1 have no seal: a resume rewrites them."""
 _MOST_BYTES = 1 << 28
 _FILE = re.compile(r"round-([0-9]+)\.json")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Queries:
-    """What is asked in one round, and how it can be shown."""
+    """The open queries of one round, and how to show them."""
 
     round: int
     rows: list[int]
-    """The examples that are asked for, by their row in the pool."""
+    """The rows of the queried examples in the pool."""
     num_classes: int | None
-    """How many classes there are; None where labels are numbers."""
+    """Number of classes; None for regression."""
     class_names: list[str] | None
     columns: list[str] | None
-    """The name of each number of an example."""
+    """The name of each feature of an example."""
     picture: list[int] | None
-    """Channels, height and width, where an example is a picture."""
+    """Channels, height and width, if an example is an image."""
     inputs: Tensor | None
-    """The inputs of the rows, a tensor of Q of them; None where they are not one tensor."""
+    """The inputs of the Q rows; None if they are not one tensor."""
 
 
 def write_queries(files: Files, queries: Queries) -> None:
-    """Write the open queries of a round; the file that names the rows comes last."""
+    """Write the open queries of a round; the file that lists the rows is written last."""
     from safetensors.torch import save
 
     name, inputs_Q, digest = _name(queries.round), queries.inputs, None
@@ -67,12 +67,12 @@ def write_queries(files: Files, queries: Queries) -> None:
 
 
 def _seal(told: Mapping[str, Any]) -> str:
-    """Return the hash of all fields but the seal, so that none can change unseen."""
+    """Return the hash of all fields except the seal, to detect changes."""
     return hashlib.sha256(json.dumps(told, allow_nan=False).encode()).hexdigest()
 
 
 def read_queries(storage: Storage) -> Queries | None:
-    """Return what the newest round asks for; None where nothing was ever asked."""
+    """Return the queries of the newest round; None if there are none."""
     found = [name for name in map(_FILE.fullmatch, storage.names("queries")) if name]
     if not found:
         return None
@@ -113,7 +113,7 @@ def _read(storage: Storage, name: str) -> Queries:
 
 
 def _sides(told: Mapping[str, Any], inputs_Q: Tensor | None) -> list[int]:
-    """Return channels, height and width, which are those of the inputs."""
+    """Return channels, height and width, checked against the inputs."""
     found = states.rows(told, "picture", length=3)
     sides = [states.whole(found, at, at_least=1) for at in range(3)]
     if inputs_Q is not None and len(inputs_Q) and math.prod(sides) != inputs_Q[0].numel():
@@ -149,7 +149,7 @@ def _name(number: int) -> str:
 
 
 def picture_of(example: object, model: object) -> list[int] | None:
-    """Return channels, height and width of an example, from its shape or that which its network gives it."""
+    """Return channels, height and width of an example, from its shape or its network's input shape."""
     if not isinstance(example, Tensor) or example.dtype == torch.bool:
         return None
     shape: Sequence[int] = example.shape

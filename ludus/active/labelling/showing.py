@@ -1,4 +1,4 @@
-"""An example as text: a picture in blocks, a table row by its columns, or its numbers.
+"""An example as text: an image in blocks, a table row by its columns, or its numbers.
 
 Shapes: C channels, H height, W width.
 """
@@ -20,7 +20,7 @@ _MOST_NUMBERS = 60
 
 
 def shown(queries: Queries, place: int) -> str:
-    """Return the example at this place of the queries as text; nothing where it cannot be shown."""
+    """Return the query at this index as text; empty if it cannot be shown."""
     if queries.inputs is None:
         return ""
     example = queries.inputs[place]
@@ -30,7 +30,7 @@ def shown(queries: Queries, place: int) -> str:
 
 
 def as_blocks(picture_CHW: Tensor) -> str:
-    """Return a picture in five shades of grey, two characters for a pixel; a large one is made smaller."""
+    """Return an image in five shades of grey, two characters per pixel; a large one is downscaled."""
     grey_HW = picture_CHW[:3].float().nan_to_num().mean(0)
     height, width = grey_HW.shape
     scale = max(height, width) / _WIDEST
@@ -57,7 +57,7 @@ def _as_numbers(numbers: Tensor, columns: list[str] | None) -> str:
 
 
 def as_csv(queries: Queries, rows: list[int]) -> str:
-    """Return these queries as a table to fill in: row, an empty label, and the numbers of the example."""
+    """Return these queries as a CSV table to fill in: row, empty label, and the example's features."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     inputs_Q, columns = queries.inputs, queries.columns

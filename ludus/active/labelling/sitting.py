@@ -1,4 +1,4 @@
-"""One sitting in which a person answers the open queries of a run."""
+"""A labelling session, in which a person answers the open queries of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ludus.store.storage import Storage
 
 
 class Labelling:
-    """Holds the run while someone answers, so that it cannot go on meanwhile; each answer is kept at once."""
+    """Locks the run while a person labels, so that it cannot resume; each answer is stored at once."""
 
     def __init__(self, place: str) -> None:
         self._place = place
@@ -38,7 +38,7 @@ class Labelling:
             storage.check_owned = lock.check
             stack.callback(storage.close)
             self.queries, self._answers = _opened(storage)
-            # Whatever goes wrong up to here lets the run go again.
+            # An error up to here releases the run again.
             self._stack = stack.pop_all()
         return self
 
@@ -52,14 +52,14 @@ class Labelling:
 
     @staticmethod
     def exported(place: str) -> tuple[str, int]:
-        """Return the open queries of a run as CSV, and how many there are."""
+        """Return the open queries of a run as CSV, and their number."""
         queries, answers = _opened(_found(place))
         rows = _open_rows(queries, answers)
         return as_csv(queries, rows), len(rows)
 
     @staticmethod
     def check_taken(place: str, path: Path) -> None:
-        """Raise LudusError if this file holds answers that the run has not taken yet."""
+        """Raise LudusError if this file holds answers that the run does not have yet."""
         queries, answers = _opened(_found(place))
         if has_new_answers(path, queries, answers.known()):
             raise LudusError(
@@ -68,7 +68,7 @@ class Labelling:
             )
 
     def take_file(self, path: Path) -> None:
-        """Keep all answers of a CSV file, or none of them."""
+        """Store all answers of a CSV file, or none of them."""
         found, num_blank = read_answers(path, self.queries, self._answers.known())
         if found:
             self._answers.put(list(found), list(found.values()))
@@ -76,7 +76,7 @@ class Labelling:
         say(f"{len(found)} answers were kept{blank}")
 
     def ask(self) -> None:
-        """Show each open query and keep what is typed, until all are answered or the person leaves."""
+        """Show each open query and store the answer, until all are answered or the person leaves."""
         queries, words = self.queries, Words(self.queries)
         rows = _open_rows(queries, self._answers)
         if rows:
@@ -98,7 +98,7 @@ class Labelling:
                 place += self._keep(words, row, word)
 
     def _keep(self, words: Words, row: int, word: str) -> int:
-        """Keep one answer; return by how many places to go on: none, where it is no label."""
+        """Store one answer; return the number of queries to advance: 0 if it is not a valid label."""
         try:
             self._answers.put([row], [words.label(row, word)])
         except RunError:
@@ -109,7 +109,7 @@ class Labelling:
         return 1
 
     def tell_end(self, *, is_resumed: bool) -> bool:
-        """Say what is left to do; return whether the run can go on."""
+        """Report what is left to do; return whether the run can resume."""
         left = len(_open_rows(self.queries, self._answers))
         has_ended = (last_ending(self._storage) or {}).get("event") in ("finished", "stopped")
         if left:
@@ -168,7 +168,7 @@ def _show(queries: Queries, row: int, heading: str) -> None:
 
 
 def _typed(told: str) -> str | None:
-    """Return what is typed, or None at the end of the input."""
+    """Return the typed line, or None at the end of the input."""
     if sys.stdin.isatty():
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             return input(f"{clean(told)}: ").strip()

@@ -1,4 +1,4 @@
-"""The weights that each model of a run began with: kept, for a script may build others when it resumes."""
+"""The initial weights of each model of a run: saved, as a script may build others on resume."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Beginnings:
         self._kept: list[Segment] = []
 
     def keep(self, models: Sequence[Model]) -> None:
-        """Keep the weights that these models have now."""
+        """Store the current weights of these models."""
         self._kept = [Segment.of(_copied(model)) for model in models]
 
     def put_back(self, place: int, model: Model) -> None:
-        """Give this model, the one at this place, the weights that it began with, if they are kept."""
+        """Restore the initial weights of this model, the one at this index, if they are stored."""
         if self._kept:
             model.load_state_dict(self._kept[place].tensors)
 
     def load(self, saved: Mapping[str, Any], models: Sequence[Model]) -> bool:
-        """Let all models begin as those of a saved run did; return whether any of them was another."""
+        """Load the initial weights of a saved run into all models; return whether any differed."""
         found = states.rows(saved, "begun", length=len(self._kept))
         for place, one in enumerate(found):
             if not isinstance(one, Segment):
@@ -45,7 +45,7 @@ class Beginnings:
         return bool(others)
 
     def state(self) -> list[Segment]:
-        """Return what is saved: all of them, in the order of the models."""
+        """Return all segments, in the order of the models."""
         return list(self._kept)
 
 

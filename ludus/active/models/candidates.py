@@ -1,4 +1,4 @@
-"""The models that a run may begin from, and which of them it took: a part."""
+"""The candidate models of a run, and the selected one: a part."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ from ludus.supervised.preflight import make_model
 
 
 class Candidates:
-    """One model or several; `rank` scores them, and `chosen` is the place of the one in use.
+    """One model or several; `rank` scores them, and `chosen` is the index of the one in use.
 
-    A candidate that is taken begins from the weights that it was given: what one has learnt is forgotten
-    when another takes its place. What each began with is saved where a later round needs it again.
+    A selected candidate starts from its initial weights: training is lost when another replaces it. The
+    initial weights are saved if a later round needs them again.
     """
 
     def __init__(self) -> None:
         self.given: list[Model] = []
-        """What a script gave."""
+        """The models passed by a script."""
         self.models: list[Model] = []
         self.names: list[str] = []
         self.scores: list[float] = []
-        """The score of each, once they were ranked."""
+        """The score of each, once ranked."""
         self.chosen = 0
         self.wanted: str | int | None = None
-        """Which one a run begins with; None is the first, until they are ranked."""
-        # What is scored: the network of the first member, where a model is a committee.
+        """The one a run starts with; None is the first, until they are ranked."""
+        # The scored network: that of the first member, if a model is a committee.
         self._sources: list[Model] = []
         self._heads: dict[int, Head] = {}
         self._are_trained: list[bool] = []
         self._begun = Beginnings()
 
     def give(self, models: Sequence[object]) -> None:
-        """Take the models of a script in place of the config's."""
+        """Use the models of a script in place of the config's."""
         if not models:
             raise ConfigError("an empty list of models was given; give one model at least")
         for one in models:
@@ -69,7 +69,7 @@ class Candidates:
     def build(
         self, config: ActiveConfig, data: Batches, device: torch.device, *, members: int
     ) -> None:
-        """Make every model, on the device, and see that each can learn from the data."""
+        """Make every model, on the device, and check that each can learn from the data."""
         if self.given and config.candidates:
             raise ConfigError(
                 "the script gave models, and the config has 'candidates'; leave one of them empty"
@@ -103,7 +103,7 @@ class Candidates:
         _load(self.models[0], place, "'starting_checkpoint'")
 
     def _renew_heads(self, outputs: int, seed: int) -> None:
-        # A script's model that is built again has its new head already: the old one is remembered.
+        # A script's model that is prepared again already has its new head: the old one is stored.
         if not self.given:
             self._heads = {}
         for place, (model, name) in enumerate(zip(self._sources, self.names, strict=True)):
@@ -112,7 +112,7 @@ class Candidates:
             self._heads[place].renew(outputs, seed=seed, name=name)
 
     def check_alike(self, inputs: Inputs) -> None:
-        """Raise ConfigError unless all models give outputs of one shape."""
+        """Raise ConfigError unless all models have the same output shape."""
         shapes = []
         for model in self.models:
             with torch.no_grad(), model.evaluating(), forked(0):
@@ -132,7 +132,7 @@ class Candidates:
                 )
 
     def place_of(self, which: str | int) -> int:
-        """Return the place of a candidate, by its name or its place."""
+        """Return the index of a candidate, by its name or index."""
         if isinstance(which, str) and which in self.names:
             return self.names.index(which)
         if isinstance(which, int) and 0 <= which < len(self.models):
@@ -142,7 +142,7 @@ class Candidates:
         raise ConfigError(f"no candidate is named {which}; there are {known}.{close}")
 
     def take(self, place: int) -> Model:
-        """Let this candidate be the one in use, and return it; the one before it begins anew."""
+        """Select this candidate and return it; the previous one is reset to its initial weights."""
         self._begun.put_back(self.chosen, self.models[self.chosen])
         self.chosen = place
         return self.models[place]
@@ -155,9 +155,9 @@ class Candidates:
         labels: Tensor,
         loss: str,
     ) -> int:
-        """Score every model on labelled rows; return the place of the best, the first of equal ones.
+        """Score every model on labelled rows; return the index of the best; ties go to the first.
 
-        Each is scored as it began: what one has learnt since, of these very labels, would favour it.
+        Each is scored with its initial weights: training on these very labels would favour it.
         """
         if selection is None:
             raise ConfigError("'selection' is null, so nothing says which model is best; set it")
@@ -181,7 +181,7 @@ class Candidates:
 
     @contextlib.contextmanager
     def _as_begun(self) -> Iterator[None]:
-        """Let the model in use be, within the block, what it began as."""
+        """Give the model in use its initial weights inside the block."""
         model = self.models[self.chosen]
         own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
         self._begun.put_back(self.chosen, model)
@@ -191,12 +191,12 @@ class Candidates:
             model.load_state_dict(own)
 
     def metrics(self, selection: Selection | None) -> dict[str, float]:
-        """Return the score of each by name."""
+        """Return the scores by name."""
         named = zip(self.names, self.scores, strict=False)
         return {f"selection/{selection}/{name}": score for name, score in named}
 
     def record(self, files: Files, selection: Selection) -> None:
-        """Leave the ranking in the run's directory, for the report."""
+        """Write the ranking to the run's directory, for the report."""
         sizes = [self._parameters_of(place) for place in range(len(self.models))]
         record_ranking(files, self.names, self.scores, sizes, by=selection, taken=self.chosen)
 
@@ -204,7 +204,7 @@ class Candidates:
         return sum(one.numel() for one in self.models[place].module.parameters())
 
     def table(self, selection: Selection | None) -> str:
-        """Return the candidates by rank, a line each, with the score and how many parameters each has."""
+        """Return the candidates by rank, one line each, with score and number of parameters."""
         ranked = sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
         rows = [("rank", "candidate", str(selection), "parameters")]
         for rank, place in enumerate(ranked, start=1):
@@ -218,11 +218,11 @@ class Candidates:
         return "\n".join(lines)
 
     def begin_as(self, state: Mapping[str, Any]) -> bool:
-        """Let every model begin as in the run of a saved state; return whether any had other weights."""
+        """Load the initial weights of a saved state into every model; return whether any differed."""
         return self._begun.load(state.get("candidates", {}), self.models)
 
     def saved_choice(self, state: Mapping[str, Any]) -> int:
-        """Return which model a saved state was made with."""
+        """Return the index of the model in a saved state."""
         saved = state.get("candidates", {})
         return states.whole(saved, "chosen", at_most=max(len(self.models) - 1, 0))
 
@@ -240,7 +240,7 @@ class Candidates:
         scores = states.rows(state, "scores")
         self.scores = [states.real(scores, index) for index in range(len(scores))]
         self.chosen = states.whole(state, "chosen", at_most=len(self.models) - 1)
-        # Whoever resumes need not say again which model the script had set.
+        # A resume need not repeat which model the script had set.
         self.wanted = self.chosen if states.flag(state, "is_set") else None
 
 

@@ -1,4 +1,4 @@
-"""A committee: copies of one network that begin differently, learn side by side and vote.
+"""A committee: networks of one architecture with different initial weights, trained together.
 
 Shapes: B examples, C classes, M members.
 """
@@ -18,7 +18,7 @@ from ludus.nn.model import Inputs, Model, compute_loss, count_correct
 
 
 class Members(nn.Module):
-    """The networks of a committee; its outputs are the logarithm of their mean probabilities."""
+    """The networks of a committee; its outputs are the log of their mean probabilities."""
 
     def __init__(self, members: list[nn.Module], *, is_binary: bool) -> None:
         super().__init__()
@@ -26,11 +26,11 @@ class Members(nn.Module):
         self._is_binary = is_binary
 
     def each(self, inputs: Inputs) -> list[Tensor]:
-        """Return what each member says."""
+        """Return the outputs of each member."""
         return [member(inputs) for member in self.members]
 
     def forward(self, inputs: Inputs) -> Tensor:
-        """Return outputs of the same kind as a member's."""
+        """Return joint outputs of the same kind as a member's."""
         return self.joined(self.each(inputs))
 
     def joined(self, outputs: list[Tensor]) -> Tensor:
@@ -47,13 +47,13 @@ class Committee(Model):
     module: Members
 
     def members(self, inputs: Inputs) -> list[Tensor]:
-        """Return what each member says of a batch."""
+        """Return the outputs of each member for a batch."""
         return self.module.each(inputs)
 
     def training_step(self, batch: tuple[Inputs, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        """Return the mean loss of the members, each with its own gradient, and what is right together.
+        """Return the mean loss of the members, each with its own gradient, and the joint accuracy.
 
-        `max_grad_norm` is then that of all members: where one has a long gradient, all take a shorter step.
+        `max_grad_norm` applies to all members together: if one has a large gradient, all are clipped.
         """
         assert self.loss is not None
         inputs, targets = batch
@@ -62,8 +62,8 @@ class Committee(Model):
         joined = self.module.joined([one.detach() for one in outputs])
         total = torch.stack(losses).sum()
         return {
-            # The number is a mean, to be compared with validation; the gradient that of the sum, for a mean
-            # would make each member's smaller the more of them there are.
+            # The value is the mean, comparable with validation; the gradient is that of the sum, as a mean
+            # would shrink each member's gradient with the number of members.
             "loss": total.detach() / len(losses) + (total - total.detach()),
             "correct": count_correct(self.loss, joined, targets),
         }
@@ -86,9 +86,9 @@ def make_committee(
 ) -> Committee:
     """Return a committee whose first member is this model's network.
 
-    `fresh` makes the network of another member; without it the others are copies, whose layers are begun
-    anew where they know how: not those that are frozen, and of a network that was trained before only the
-    last linear layer, for the rest of it is what it was trained for.
+    `fresh` makes the network of another member; without it the others are copies whose layers are
+    reinitialised where they have reset_parameters: not frozen ones, and in a pre-trained network only the
+    last linear layer, to keep what it has learned.
     """
     if type(model) is not Model:
         raise ConfigError(
@@ -106,7 +106,7 @@ def make_committee(
 
 
 def check_members(committee: Committee, inputs: Inputs, *, is_trained: bool) -> None:
-    """Raise ConfigError where all members are the same, or lack what their network was trained for."""
+    """Raise ConfigError if all members are equal, or have lost their pre-trained weights."""
     first, second = committee.module.members[0], committee.module.members[1]
     pairs = zip(first.named_parameters(), second.parameters(), strict=True)
     other = [name for (name, one), two in pairs if not torch.equal(one, two)]
@@ -146,7 +146,7 @@ def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
     frozen = [(one, one.detach().clone()) for one in copy.parameters() if not one.requires_grad]
     for layer in layers:
         layer.reset_parameters()  # type: ignore[operator]
-    # A layer may be frozen in part, and begin anew whole.
+    # A partly frozen layer is reinitialised as a whole.
     with torch.no_grad():
         for one, before in frozen:
             one.copy_(before)
@@ -154,5 +154,5 @@ def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
 
 
 def _learns(layer: nn.Module) -> bool:
-    """Return whether a layer has parameters that are not frozen; one with none has nothing to draw."""
+    """Return whether a layer has parameters that are not frozen."""
     return any(one.requires_grad for one in layer.parameters())

@@ -1,4 +1,4 @@
-"""A part that is whatever stands in a place now: a model may be exchanged for another during a run."""
+"""A part that delegates to the current object: a model may be replaced during a run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ludus.core import Stateful
 
 
 class Current:
-    """Saves and loads the part that a function returns at that moment."""
+    """Saves and loads the part that a function currently returns."""
 
     def __init__(self, get: Callable[[], Stateful]) -> None:
         self._get = get

@@ -1,4 +1,4 @@
-"""Features of examples: what goes into the last linear layer, what leaves a named one, or a function's.
+"""Features of examples: inputs of the last linear layer, outputs of a named one, or a function's.
 
 Shapes: B examples, D features.
 """
@@ -15,14 +15,14 @@ from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.model import Inputs, Model
 
 ActiveModel = Model
-"""The model of an ActiveTrainer is any Model: its features are found by layer, or by a function."""
+"""The model of an ActiveTrainer: any Model; its features come from a layer or a function."""
 
 Of = Callable[[Model, Inputs], Tensor]
 """Takes the model and a batch of inputs; returns (B, D) features."""
 
 
 class Features:
-    """Calls a model and returns its outputs with the features of the same pass."""
+    """Calls a model and returns its outputs with the features of the same forward pass."""
 
     def __init__(self, layer: str | None, function: Of | None = None) -> None:
         """`layer` names a module of the network; None is the input of its last linear layer."""
@@ -62,13 +62,13 @@ class Features:
         return outputs, kept[-1]
 
     def alone(self, model: Model, inputs: Inputs, *, count: int) -> Tensor:
-        """Return the features of `count` examples; a function calls the network as it needs it."""
+        """Return the features of `count` examples; a function calls the network itself."""
         if self._function is not None:
             return self._given(model, inputs, count=count)
         return self(model, inputs)[1]
 
     def _given(self, model: Model, inputs: Inputs, *, count: int) -> Tensor:
-        """Return what the function gives for `count` examples; it may be anyone's code."""
+        """Return the function's features of `count` examples, checked: it may be third-party code."""
         assert self._function is not None
         try:
             found = self._function(model, inputs)
@@ -87,10 +87,10 @@ class Features:
         return found
 
     def _before_the_last(self, model: Model, inputs: Inputs) -> tuple[Tensor, Tensor]:
-        """Return the outputs, and the inputs of the linear layer that gave them, else was called last.
+        """Return the outputs, and the inputs of the linear layer that made them, else of the last called.
 
-        The order in which a network lists its layers says nothing of the order in which it calls them, so
-        all are watched until it is known.
+        The order in which a network registers its layers is not the order in which it calls them, so all
+        are hooked until it is known.
         """
         network = model.module
         layers = [one for one in network.modules() if isinstance(one, nn.Linear)]
@@ -100,7 +100,7 @@ class Features:
         def keep(
             layer: nn.Module, given: Sequence[Tensor], named: Mapping[str, Tensor], found: object
         ) -> None:
-            # A copy: the network may write into it afterwards, or give the same memory for the next batch.
+            # A copy: the network may write into it in place, or reuse the memory for the next batch.
             called.append((layer, (given[0] if given else named["input"]).clone(), found))
 
         handles = [one.register_forward_hook(keep, with_kwargs=True) for one in known]
@@ -136,5 +136,5 @@ class Features:
 
 
 def _copied(found: object) -> object:
-    # An in-place layer that comes after would write into what was kept.
+    # A later in-place layer would overwrite it.
     return found.clone() if isinstance(found, Tensor) else found

@@ -1,4 +1,4 @@
-"""A new last layer for a network that was trained for other classes; the old one is kept for scores."""
+"""A new head for a network trained for other classes; the old one is kept for scores."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ludus.seeds import derive, forked
 
 
 class Head:
-    """Puts a new last linear layer into a model's network; `source` puts the old one back for a while."""
+    """Replaces the last linear layer of a model's network; `source` restores the old one temporarily."""
 
     def __init__(self, model: Model) -> None:
-        """Take a model with the head that it was trained with."""
+        """`model` has the head that it was trained with."""
         layers = [
             (name, one) for name, one in model.module.named_modules() if isinstance(one, nn.Linear)
         ]
@@ -39,7 +39,7 @@ class Head:
             )
 
     def renew(self, outputs: int, *, seed: int, name: str) -> None:
-        """Put a layer with this many outputs in its place, drawn by (seed, name) alone."""
+        """Replace it by a layer with this many outputs, initialised by (seed, name) alone."""
         old = self._old
         with forked(derive(seed, f"head/{name}")):
             self._new = nn.Linear(old.in_features, outputs, bias=old.bias is not None)
@@ -48,7 +48,7 @@ class Head:
 
     @contextlib.contextmanager
     def source(self) -> Iterator[None]:
-        """Let the network say, within the block, what it was trained to say."""
+        """Restore the original head inside the block."""
         self._put(self._old.to(self._new.weight.device))
         try:
             yield

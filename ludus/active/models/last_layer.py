@@ -1,4 +1,4 @@
-"""The linear layer that a network calls last; the order in which it lists its layers says nothing of that."""
+"""The linear layer that a network calls last, which need not be the last one registered."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import nn
 
 
 def last_called(network: nn.Module, call: Callable[[], object]) -> nn.Linear | None:
-    """Return the last linear layer of a network that `call` reaches; None where it reaches none."""
+    """Return the last linear layer of a network that `call` reaches; None if it reaches none."""
     called: list[nn.Linear] = []
 
     def keep(layer: nn.Module, given: object, found: object) -> None:

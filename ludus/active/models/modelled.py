@@ -1,4 +1,4 @@
-"""An active trainer, as far as its models are concerned: one or several, and which of them learns."""
+"""The models of an active trainer: one or several candidates, and the selected one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ludus.supervised.trainer import BaseTrainer
 
 
 class Modelled(BaseTrainer):
-    """Builds the candidates, ranks them, and lets one of them learn and ask."""
+    """Builds the candidates, ranks them, and trains the selected one."""
 
     config: ActiveConfig
     strategy: Strategy
@@ -51,7 +51,7 @@ class Modelled(BaseTrainer):
         model: object = None,
         test_loader: object = None,
     ) -> None:
-        """Take a complete config, or one model or several and a short training_config."""
+        """Accept a complete config, or one model or several and a short training_config."""
         self.candidates = Candidates()
         super().__init__(
             config,
@@ -73,8 +73,8 @@ class Modelled(BaseTrainer):
     def set_model(self, model: Any) -> None:
         """Train this Model or torch network, or the best of a list of them.
 
-        The name of a candidate, or its place, makes it the model that learns and asks, from the weights that
-        it began with: before a run, which then asks no `selection`, or in a hook of it.
+        The name or index of a candidate selects it, with its initial weights: before a run, which then
+        skips `selection`, or in a hook.
         """
         if isinstance(model, str | int):
             if self.candidates.models:
@@ -93,7 +93,7 @@ class Modelled(BaseTrainer):
         return self.candidates.models[self.candidates.chosen]
 
     def _check_candidates(self) -> None:
-        """Raise ConfigError unless each candidate gives what is looked at, and as many outputs."""
+        """Raise ConfigError unless each candidate fulfils the strategy's needs and has as many outputs."""
         more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
         one = self.examples.inputs(torch.tensor([0]))
         label = self.pool.labels.new_zeros(1).to(self.device)
@@ -111,7 +111,7 @@ class Modelled(BaseTrainer):
             )
 
     def _check_measured(self) -> None:
-        """Raise ConfigError if a candidate cannot be measured on the data that judge it."""
+        """Raise ConfigError if a candidate cannot be evaluated on the validation or test data."""
         for model in self.candidates.models:
             if not isinstance(model, Classifier):
                 for name, evaluator in self.evaluators.items():
@@ -119,7 +119,7 @@ class Modelled(BaseTrainer):
                         check_model(model, evaluator.data, what=f"be measured on the {name} data")
 
     def _make_update(self) -> None:
-        """Make what moves the weights of the model at hand, or fits it where it has none."""
+        """Make the update of the current model, or its refit if it has no weights."""
         if not isinstance(self.model, Classifier):
             super()._make_update()
             return
@@ -133,16 +133,16 @@ class Modelled(BaseTrainer):
         self._plain_state = PlainState()
 
     def _renew(self) -> None:
-        """Say what each round begins anew with."""
+        """Declare the parts that are reset in each round."""
         own = (self.model, self.optimizer, self.update) if self.config.start != "warm" else ()
         self.fitting.renew_only(self.judge, *own)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put the candidate that was chosen in its place, then give every part its saved state."""
+        """Select the saved candidate, then restore every part."""
         with states.fitting("candidates"):
             has_others = self.candidates.begin_as(state)
         if has_others:
-            # A script built a network with other weights than the one that the run began with.
+            # The script built a network with other initial weights than the run's.
             self._make_update()
             self.fitting.renew_only()
             self._renew()
@@ -150,23 +150,23 @@ class Modelled(BaseTrainer):
         super().load_state_dict(state)
 
     def _activate(self, chosen: int) -> None:
-        """Let this candidate be the model that learns and asks."""
+        """Make this candidate the current model."""
         if chosen == self.candidates.chosen:
             return
         self.model = self.candidates.take(chosen)
         if any(frame.name == EPOCH for frame in self.run.cursor):
-            # The best weights of this fit so far, and how long ago they were, are of the other one.
+            # The best weights of this fit and the patience count belong to the other model.
             self.judge.reset()
         self._make_update()
         self._renew()
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights that a saved state would be evaluated with; its candidate is taken."""
+        """Return the weights in a saved state that would be evaluated; its candidate is selected."""
         self._activate(self.candidates.saved_choice(state))
         return super().weights_of(state)
 
     def recall(self, about: Mapping[str, Any]) -> None:
-        """Take the candidate that the note of kept weights names; where there is one only, that."""
+        """Select the candidate named in the note of saved weights, or the only one."""
         name = about.get("candidate")
         if isinstance(name, str) and len(self.candidates.models) > 1:
             self._activate(self.candidates.place_of(name))
@@ -179,7 +179,7 @@ class Modelled(BaseTrainer):
         super()._keep(name, weights, {**own, **note})
 
     def select_active_model(self) -> str:
-        """Rank the candidates on the labels there are, take the best one, and return its name."""
+        """Rank the candidates on the labels so far, select the best, and return its name."""
         chosen = self.candidates.rank(
             self.config.selection,
             lambda model: self._scorer(model, is_first=True),
@@ -212,7 +212,7 @@ class Modelled(BaseTrainer):
         return {**metrics, **self.candidates.metrics(self.config.selection)}
 
     def _first_metrics(self) -> dict[str, float]:
-        """Return how good every candidate is on the test data before it learns anything here."""
+        """Return the test metrics of every candidate before training."""
         found: dict[str, float] = {}
         for name, model in zip(self.candidates.names, self.candidates.models, strict=True):
             if "test" not in self.evaluators or isinstance(model, Classifier):
@@ -222,7 +222,7 @@ class Modelled(BaseTrainer):
         return found
 
     def _scorer(self, model: Model, *, is_first: bool = False) -> Scorer:
-        """Return what calls a model: with the running mean of its weights, or as it began."""
+        """Return the Scorer of a model: with its EMA weights, or with its initial ones."""
         ema = self.update.ema
         is_swapped = model is self.model and ema is not None and not is_first
         return Scorer(

@@ -1,1 +1,1 @@
-"""Who answers: known labels, a function, a person."""
+"""The oracles: known labels, a function, a person."""

@@ -1,4 +1,4 @@
-"""Labels that a function of a script gives."""
+"""Labels from a script's function."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Answer = Callable[[Any, Sequence[int]], Any]
 
 @register("oracle", "function")
 class Function:
-    """Asks a function that the script has given with `set_oracle`."""
+    """Calls the function that the script passed to `set_oracle`."""
 
     class Config(StrictConfig):
-        """How it is asked."""
+        """The size of its batches."""
 
         kind: Literal["function"]
-        """A function of the script, given with set_oracle."""
+        """A function of the script, passed to set_oracle."""
         at_once: Positive
-        """How many examples it is given in one call; what a call has answered is never asked for again."""
+        """Number of examples per call; the answers of a call are never requested again."""
 
     def __init__(self, config: Config, function: Answer | None = None) -> None:
         if function is None:
@@ -39,10 +39,10 @@ class Function:
         self._function, self._at_once = function, config.at_once
 
     def check(self, examples: PoolExamples, labels: Labels, *, model: object) -> None:
-        """What it can answer shows when it is asked."""
+        """Do nothing: the answers are checked at each call."""
 
     def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:
-        """Put what the function answers, call by call; an interrupt is heard between two calls."""
+        """Put the function's labels, call by call; an interrupt takes effect between two calls."""
         for rows_B in rows.split(self._at_once):
             if run.interrupted:
                 return
@@ -60,7 +60,7 @@ class Function:
         try:
             return self._function(inputs, rows)
         except Exception as error:
-            # The traceback of a user's own function is kept as the cause, for those who run a script.
+            # The traceback of the user's function is kept as the cause, for scripts.
             raise LudusError(
                 f"the oracle failed on {len(rows)} examples, the first of them row {rows[0]}:"
                 f" {type(error).__name__}: {error}; what it answered before is kept, so mend it and resume"

@@ -1,4 +1,4 @@
-"""Labels that people give: the run waits, and `ludus label RUN` asks for them."""
+"""Labels from people: the run pauses, and `ludus label RUN` asks for them."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Name = Annotated[str, Field(min_length=1, max_length=80)]
 
 @register("oracle", "human")
 class Human:
-    """Leaves the open queries in files of the run, which ends in order until they are answered."""
+    """Writes the open queries to files of the run, which exits cleanly until they are answered."""
 
     class Config(StrictConfig):
-        """What people are told."""
+        """The class names to show."""
 
         kind: Literal["human"]
-        """People answer, with `ludus label RUN`; the run ends until they have, and `ludus resume` goes on."""
+        """People answer with `ludus label RUN`; the run exits meanwhile, and `ludus resume` continues it."""
         class_names: list[Name] | None
-        """What the classes are called, from the first on; an answer may be a name. null: numbers from 0."""
+        """The names of the classes, in order; an answer may be a name. null: numbers from 0."""
 
     def __init__(self, config: Config) -> None:
         self._names = config.class_names
@@ -37,7 +37,7 @@ class Human:
         self._model: object = None
 
     def check(self, examples: PoolExamples, labels: Labels, *, model: object) -> None:
-        """See that there is a name for each class."""
+        """Check that there is a name for each class."""
         self._classes, self._model, names = labels.num_classes, model, self._names
         if names is None:
             return
@@ -56,7 +56,7 @@ class Human:
             )
 
     def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:
-        """Write down what is asked; the answers come while the run waits."""
+        """Write the open queries; the answers come while the run is paused."""
         if run.files is None:
             raise LudusError(
                 "oracle.kind human keeps its queries in the run's directory, and this run has none; train it"
@@ -79,6 +79,6 @@ class Human:
         )
 
     def waits_for(self, run: Run) -> str:
-        """Return what whoever waits is to do."""
+        """Return instructions for the user."""
         place = "RUN" if run.files is None else shlex.quote(run.files.place)
         return f"`ludus label {place}`"

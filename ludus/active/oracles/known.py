@@ -1,4 +1,4 @@
-"""Labels that the data has already: a simulation of active learning."""
+"""Known labels from the data: a simulation of active learning."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ludus.core.errors import ConfigError
 
 @register("oracle", "known")
 class Known:
-    """Looks labels up in the data, to try strategies out."""
+    """Looks labels up in the data, to compare strategies."""
 
     class Config(StrictConfig):
         """Nothing to set."""
 
         kind: Literal["known"]
-        """The targets that the data has, looked up when they are asked for."""
+        """The targets in the data, revealed when queried."""
 
     def __init__(self, config: Config) -> None:
         pass
 
     def check(self, examples: PoolExamples, labels: Labels, *, model: object) -> None:
-        """See that there are targets, of more than one class; in memory, that each of them can be a label."""
+        """Check that there are targets of more than one class; if in memory, that all are valid labels."""
         if not examples.has_targets:
             examples.targets(torch.tensor([0]))
         if (targets_N := examples.targets_in_memory) is None:

@@ -1,1 +1,1 @@
-"""What `ludus stream` runs, a file a kind: edge, datacenter, or both in one process."""
+"""The programs of `ludus stream`, one file each: edge, datacenter, or both in one process."""

@@ -1,4 +1,4 @@
-"""A datacenter in a process of its own: it retrains the models of edges."""
+"""A datacenter in a separate process: it retrains the models of edges."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ class DatacenterProgram:
     command = "stream"
 
     class Config(RetrainingConfig, FileConfig):
-        """The datacenter, in a process of its own."""
+        """The datacenter, in a separate process."""
 
         kind: Literal["datacenter"]
         """Retrains the models of edges."""
         link: LinkConfig
         """How edges reach it."""
         ends_with_edge: bool
-        """Whether it ends when an edge has come to the end of its stream and no other is there; else it
+        """Whether it exits when an edge has finished its stream and no other is connected; else it
         waits for the next."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def run(self, root: str) -> None:
-        """Serve until told to end; what was begun in this root goes on."""
+        """Serve until stopped; work begun in this root is resumed."""
         link = self._config.link
         secret = link.secret()
         storage = LocalStorage(Path(root) / self._config.name)

@@ -1,4 +1,4 @@
-"""An edge in a process of its own: a stream whose model is retrained by a datacenter."""
+"""An edge in a separate process: a stream whose model is retrained by a datacenter."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ludus.store.local import LocalStorage
 
 @register("program", "edge")
 class EdgeProgram:
-    """Goes through a stream."""
+    """Processes a stream."""
 
     command = "stream"
 
     class Config(StreamConfig, FileConfig):
-        """The edge, in a process of its own."""
+        """The edge, in a separate process."""
 
         kind: Literal["edge"]
         """A stream whose model is retrained by a datacenter."""
@@ -33,7 +33,7 @@ class EdgeProgram:
         self._config = config
 
     def run(self, root: str) -> None:
-        """Serve until the end of the stream; what was begun in this root goes on."""
+        """Process the stream to its end; work begun in this root is resumed."""
         link = LoopbackLink(self._config.link)
         storage = LocalStorage(Path(root) / self._config.name)
         with storage.lock():

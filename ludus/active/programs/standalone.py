@@ -19,7 +19,7 @@ from ludus.store.local import LocalStorage
 
 @register("program", "standalone")
 class StandaloneProgram:
-    """Goes through a stream, and retrains its model beside it."""
+    """Processes a stream and retrains its model in the same process."""
 
     command = "stream"
 
@@ -34,7 +34,7 @@ class StandaloneProgram:
         """How its model is retrained."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what only shows when keys are read together."""
+            """Yield the conflicts between keys."""
             if self.edge.name == self.datacenter.name:
                 yield (
                     f"'edge.name' and 'datacenter.name' are both {self.edge.name}; each has a folder of"
@@ -54,7 +54,7 @@ class StandaloneProgram:
         self._config = config
 
     def run(self, root: str) -> None:
-        """Go through the stream; what was begun in this root goes on."""
+        """Process the stream; work begun in this root is resumed."""
         config = self._config
         own, theirs = (
             LocalStorage(Path(root) / one.name) for one in (config.edge, config.datacenter)

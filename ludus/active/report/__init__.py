@@ -1,1 +1,1 @@
-"""What the report shows of runs of active learning, a file a section."""
+"""The report's sections on active learning, one file each."""

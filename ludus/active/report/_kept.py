@@ -1,4 +1,4 @@
-"""What the sections share: reading records of a run, and telling what could not be read.
+"""Shared by the sections: reading the records of a run, and reporting unreadable ones.
 
 A record is a file that the run wrote and people may have edited, moved or lost.
 """
@@ -19,14 +19,14 @@ R = TypeVar("R", bound=Record)
 
 
 def numbered(run: ReportedRun, folder: str, pattern: str) -> list[str]:
-    """Return the names of a run's files in a folder that fit, by the number in them."""
+    """Return the names of a run's files in a folder that match the pattern, sorted by their number."""
     found = [(re.fullmatch(pattern, name), name) for name in run.names(folder)]
     fitting = [(int(match[1]), name) for match, name in found if match is not None]
     return [f"{folder}/{name}" if folder else name for _, name in sorted(fitting)]
 
 
 def some(names: Sequence[str], most: int) -> list[str]:
-    """Return at most so many of the names, evenly spread, the first and the last among them."""
+    """Return at most this many of the names, evenly spaced, including the first and the last."""
     if len(names) <= most:
         return list(names)
     return [names[round(at * (len(names) - 1) / (most - 1))] for at in range(most)]
@@ -44,7 +44,7 @@ def records(run: ReportedRun, kind: type[R], names: Sequence[str]) -> tuple[list
 
 
 def by_run(runs: Sequence[ReportedRun], bodies: Sequence[str]) -> str:
-    """Return what there is to say of each run: as it is of one, folded under its name of several."""
+    """Return the body of a single run, or the bodies of several folded under their names."""
     if len(runs) == 1:
         return bodies[0]
     # What there is of one run alone is no comparison that would be long.

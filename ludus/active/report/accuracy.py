@@ -1,4 +1,4 @@
-"""Accuracy against labels: a line for each way to learn, the mean of its seeds, and the range of these."""
+"""Accuracy against labels: a line per configuration, the mean over its seeds, and their range."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ludus.show.report.scales import is_drawn
 
 # The first of these that a run has is drawn.
 _METRICS = ("test/accuracy", "validation/epoch_accuracy", "test/loss", "validation/epoch_loss")
-# Whatever runs of one line may differ in.
+# The keys in which runs of one line may differ.
 _FREE = ("seed", "experiment")
 _MOST_DIFFERENCES = 3
 
 _Points = Mapping[int, float]
-"""By the number of labels: the value measured with so many."""
+"""The measured value by number of labels."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class _Group:
 
 
 def accuracy(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return the chart of all runs that count labels; None where none does."""
+    """Return the chart of all runs that count labels; None if none does."""
     learning = [run for run in runs if "labels" in run.counter_names]
     if not learning:
         return None
@@ -66,11 +66,11 @@ def _points(run: ReportedRun, metric: str) -> _Points:
 def _groups(
     runs: Sequence[ReportedRun], labels: Mapping[str, str], metric: str
 ) -> Sequence[_Group]:
-    """Return runs that differ in nothing but the seed together, under the name of what tells them apart."""
+    """Group runs that differ only in the seed, named by what distinguishes the groups."""
     by_config: dict[str, list[ReportedRun]] = {}
     for run in runs:
         config = {k: v for k, v in mapping(run.about.get("config")).items() if k not in _FREE}
-        # A run that does not say what it was made with stands alone.
+        # A run without a recorded config is a group by itself.
         key = json.dumps(config, sort_keys=True, default=str) if config else run.place
         by_config.setdefault(key, []).append(run)
     flat = [dict(_flat(mapping(group[0].about.get("config")))) for group in by_config.values()]
@@ -85,7 +85,7 @@ def _groups(
 
 
 def _names(configs: Sequence[Mapping[str, object]], labels: Sequence[str]) -> Sequence[str]:
-    """Return a name for each config: its strategy and what else differs, or its run's where that is much."""
+    """Return a name for each config: its strategy and the differing keys, or its run's if these are many."""
     paths = dict.fromkeys(path for config in configs for path in config)
     differing = [
         path
@@ -99,7 +99,7 @@ def _names(configs: Sequence[Mapping[str, object]], labels: Sequence[str]) -> Se
         more = [f"{path} {config.get(path)}" for path in differing[:_MOST_DIFFERENCES]]
         kind = config.get("strategy.kind")
         names.append(", ".join([str(kind), *more]) if kind else label)
-    # Where the names do not tell runs apart, or say only the beginning of it, the runs' own do.
+    # If the names are ambiguous or cut short, the runs' own names are used.
     if len(set(names)) < len(names) or len(differing) > _MOST_DIFFERENCES:
         return [
             f"{label} · {config['strategy.kind']}" if config.get("strategy.kind") else label
@@ -117,7 +117,7 @@ def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, ob
 
 
 def _line(group: _Group, place: int) -> Line:
-    """Return the mean of the runs that were tested at all, where each of them was."""
+    """Return the mean over the runs with tests, at the points that all of them have."""
     tested = [points for _, points in group.runs if points]
     xs = sorted(set.intersection(*(set(points) for points in tested))) if tested else []
     values = [[points[x] for points in tested] for x in xs]

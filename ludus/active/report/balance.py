@@ -1,4 +1,4 @@
-"""Class balance: the share of each class among the labels by round, beside its share of the pool."""
+"""Class balance: the share of each class among the labels by round, and in the pool."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MOST_CLASSES = 40
 
 
 def balance(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return a table of shares for each run; None where no run has labels of classes."""
+    """Return a table of shares for each run; None if no run has class labels."""
     bodies = [_of_run(run) for run in runs]
     return Section("Class balance of the labels", by_run(runs, bodies)) if any(bodies) else None
 
 
 def _of_run(run: ReportedRun) -> str:
     names = some(numbered(run, "asked", r"round-(\d+)\.json"), _MOST_ROUNDS)
-    # What cannot be read is told where the queries are shown.
+    # Unreadable records are reported in the section on queries.
     found = [one for one in records(run, QueryRecord, names)[0] if one.labelled_by_class]
-    # A class that a later round does not know would have no place in the table.
+    # A class unknown to a later round would have no column in the table.
     found = [
         one
         for one in found
@@ -60,7 +60,7 @@ def _table(found: Sequence[QueryRecord]) -> str:
 
 
 def _row(name: str, counts: Sequence[int], totals: Sequence[int] | None, most: float) -> str:
-    """Return a row: shares, the darker the larger; where there are no totals, the counts themselves."""
+    """Return a row of shares, darker if larger; without totals, the counts themselves."""
     if totals is None:
         cells = "".join(f"<td>{count:,}</td>" for count in counts)
     else:

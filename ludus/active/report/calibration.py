@@ -1,4 +1,4 @@
-"""Calibration: how often predictions of each confidence are right, before and after a temperature."""
+"""Calibration: reliability curves before and after temperature scaling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOTE = (
 
 
 def calibration(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return reliability curves of some rounds of each run; None where no run has measured them."""
+    """Return reliability curves of some rounds of each run; None if no run has measured them."""
     bodies = [_of_run(run) for run in runs]
     if not any(bodies):
         return None

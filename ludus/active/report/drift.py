@@ -1,4 +1,4 @@
-"""Drift of a stream: its accuracy, what was measured of its windows, and when the model was retrained."""
+"""Drift of a stream: its accuracy, the state estimates of its windows, and the retrainings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun, number
 
 MARK = "stream.jsonl"
-"""What an edge leaves: a line for each window, with its step."""
+"""The log of an edge: a line for each window, with its step."""
 
 _BASELINE = "_baseline"
 _MOST_TOLD = 20
@@ -20,7 +20,7 @@ _Rows = Sequence[Mapping[str, Any]]
 
 
 def drift(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return the charts of each stream; None where there is none."""
+    """Return the charts of each stream; None if there is none."""
     bodies = [_of_stream(run) if MARK in run.names("") else "" for run in runs]
     return Section("Drift of the stream", by_run(runs, bodies)) if any(bodies) else None
 
@@ -61,7 +61,7 @@ def _line(rows: _Rows, name: str, label: str, colour: int) -> list[Line]:
 
 
 def _moments(rows: _Rows) -> list[tuple[float, str]]:
-    """Return when retraining was asked for, and when a model that was retrained came."""
+    """Return the steps at which retraining was requested, and at which a retrained model arrived."""
     found, update = [], rows[0].get("update")
     for row in rows:
         step = _step(row) or 0

@@ -1,4 +1,4 @@
-"""What was queried: some examples of each round, as pictures or numbers, with their answers."""
+"""Queried examples: some of each round, as images or numbers, with their labels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun
 from ludus.show.report.scales import short_number
 
-# Together these keep the pictures of a page below some hundred kilobytes.
+# Together these limit the images of a page to a few hundred kilobytes.
 _MOST_ROUNDS, _FEWEST_ROUNDS = 12, 3
 _MOST_ROUNDS_OF_ALL = 36
 
 
 def queried(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return examples of the rounds of each run; None where no run has asked for anything."""
+    """Return examples of the rounds of each run; None if no run has queries."""
     most = max(_FEWEST_ROUNDS, min(_MOST_ROUNDS, _MOST_ROUNDS_OF_ALL // len(runs)))
     bodies = [_of_run(run, most) for run in runs]
     return Section("What was queried", by_run(runs, bodies)) if any(bodies) else None
@@ -30,7 +30,7 @@ def _of_run(run: ReportedRun, most: int) -> str:
     more = f"<p>{left:,} rounds between these are left out.</p>" if left else ""
     rounds = "".join(_round(asked) for asked in found)
     has_numbers = any(one.numbers for asked in found for one in asked.examples)
-    # Two rounds of pictures stand side by side; rows of numbers need the width.
+    # Two rounds of images fit next to each other; rows of numbers need the width.
     shown = rounds if has_numbers or not rounds else f'<div class="charts">{rounds}</div>'
     return shown + panel(wrong + more)
 
@@ -46,7 +46,7 @@ def _round(asked: QueryRecord) -> str:
 
 
 def _pictures(asked: QueryRecord) -> str:
-    """Return thumbnails with the answer below each; of what is no picture, the row alone."""
+    """Return thumbnails with the label below each; for other examples, the row alone."""
     shown = []
     for one in asked.examples:
         name = f"row {one.row}"
@@ -68,7 +68,7 @@ def _table(asked: QueryRecord) -> str:
         if has_more:
             cells.append(f"and {one.num_more:,} more" if one.num_more else "")
         rows.append("<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in cells) + "</tr>")
-    # A space of no width lets a long name of a column break between its words.
+    # A zero-width space lets a long column name break between its words.
     broken = [title.replace("_", "_\u200b") for title in [*titles, *[""] * has_more]]
     head = "".join(f"<th>{text(title)}</th>" for title in broken)
     table = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"

@@ -1,4 +1,4 @@
-"""Ranking of the candidates: what each model was scored, and which was taken."""
+"""Ranking of the candidates: the score of each model, and the selected one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ludus.show.report.files import ReportedRun
 
 
 def ranking(runs: Sequence[ReportedRun]) -> Section | None:
-    """Return a table for each run that chose among models; None where none did."""
+    """Return a table for each run with model selection; None if there is none."""
     bodies = [_of_run(run) for run in runs]
     return Section("Ranking of the candidates", by_run(runs, bodies)) if any(bodies) else None
 

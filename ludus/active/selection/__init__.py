@@ -1,9 +1,9 @@
-"""Scores of transferability: how well a model would learn labels that it was not trained for.
+"""Transferability scores: how well a pre-trained model would learn new labels.
 
     from ludus.active.selection import h_score, leep, logme, nce
 
-Each takes NumPy arrays or tensors and returns one number; more is better. The modules have the names of their
-functions, and the package gives the functions.
+Each takes NumPy arrays or tensors and returns one number; higher is better. The modules are named like their
+functions, and the package exports the functions.
 """
 
 from ludus.active.selection.h_score import h_score

@@ -1,4 +1,4 @@
-"""Features and labels as float64 tensors, from whatever a script holds them in."""
+"""Features and labels as float64 tensors, from arrays or tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def matrix(values: Array, name: str) -> Tensor:
         raise LudusError(
             f"{name} are {tuple(found.shape)}; give (examples, {name.split()[-1]}), one row at least"
         )
-    # The least and the greatest are NaN where anything is.
+    # Minimum and maximum are NaN if any value is.
     if not bool(torch.stack(torch.aminmax(found)).isfinite().all()):
         raise LudusError(
             f"{name} hold a number that is not finite; look at the model that gave them"
@@ -27,13 +27,13 @@ def matrix(values: Array, name: str) -> Tensor:
 
 
 def as_tensor(values: Array, name: str) -> Tensor:
-    """Return a tensor of these numbers, in the precision that they have."""
+    """Return a tensor of these numbers, in their own precision."""
     if isinstance(values, Tensor):
         return values.detach()
     found = np.asarray(values)
     if found.dtype.kind not in "biuf":
         raise LudusError(f"{name} are no table of numbers; give a NumPy array or a tensor")
-    # An array that may only be read cannot be shared with torch.
+    # A read-only array cannot be shared with torch.
     return torch.from_numpy(np.require(found, requirements=["C", "W"]))
 
 

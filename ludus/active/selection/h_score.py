@@ -1,4 +1,4 @@
-"""H-score: how much of the variance of features lies between the classes.
+"""H-score: the between-class share of the variance of features.
 
 Shapes: N examples, D features, Y classes.
 """
@@ -11,10 +11,10 @@ from ludus.active.selection.arrays import Array, classes, matrix
 
 
 def h_score(features: Array, targets: Array) -> float:
-    """Return trace(cov(f)^-1 cov(E[f | y])); a direction without variance counts nothing.
+    """Return trace(cov(f)^-1 cov(E[f | y])); a direction without variance contributes 0.
 
-    It needs more examples than features: of fewer, any features explain any classes, and it is the number of
-    classes less one whatever they are.
+    It needs more examples than features: with fewer, any features explain any classes, and it is always the
+    number of classes minus one.
     """
     features_ND = matrix(features, "the features")
     targets_N = classes(targets, len(features_ND), features_ND.device)

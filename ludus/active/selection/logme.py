@@ -1,4 +1,4 @@
-"""LogME: the log evidence, an example, of a Bayesian linear model from features to labels.
+"""LogME: the log evidence, per example, of a Bayesian linear model from features to labels.
 
 Shapes: N examples, D features, K targets (one a class, or one a number), R = min(N, D).
 """
@@ -15,7 +15,7 @@ from ludus.core.errors import LudusError
 
 _ITERATIONS = 11
 _TOLERANCE = 1e-3
-# What keeps alpha and beta finite where features explain the targets wholly or not at all.
+# Bounds that keep alpha and beta finite if features explain the targets wholly or not at all.
 _SMALL = 1e-5
 _NO_DIRECTION = 1e-10
 _GREATEST = 1e140
@@ -25,7 +25,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 def logme(features: Array, targets: Array, regression: bool = False) -> float:
-    """Return the greatest mean log evidence of the targets, the mean over one-vs-rest targets.
+    """Return the maximum mean log evidence of the targets, averaged over one-vs-rest targets.
 
     One decomposition of the features serves all targets, which are then iterated together. With more
     examples than features the numbers are those of the published method: alpha and beta begin at 1 and are
@@ -62,10 +62,10 @@ class Numbers:
 
 
 class OneHot:
-    """A target for each class that comes: 1 for its examples, else 0; it is never written out."""
+    """A one-hot target for each class that occurs, never materialised."""
 
     def __init__(self, classes_N: Tensor) -> None:
-        # By place, so that neither names nor classes that never come make a difference.
+        # By index, so that neither names nor absent classes make a difference.
         found, self._places_N, counts = classes_N.unique(return_inverse=True, return_counts=True)
         self._count, self.squares_K = len(found), counts.to(torch.float64)
 
@@ -140,7 +140,7 @@ def _greatest(squares_R1: Tensor, targets_RK: Tensor, count: int) -> Tensor:
 
 
 def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor, Tensor, Tensor]:
-    """Return squared singular values, (R, K) products of left vectors with targets, and what is left."""
+    """Return squared singular values, (R, K) products of left vectors with targets, and residuals."""
     count, width = features_ND.shape
     low, high = torch.aminmax(features_ND)
     if (greatest := max(-float(low), float(high))) > _GREATEST:
@@ -148,7 +148,7 @@ def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor,
             f"the features go up to {greatest:.3g}, too far to be squared; divide them"
         )
     if count > width:
-        # The eigenvectors of a small square matrix are much sooner found than singular vectors.
+        # The eigenvectors of a small square matrix are much faster to compute than singular vectors.
         squares_R, right_DR = torch.linalg.eigh(_gram(features_ND))
         # A direction that no example varies in stays, with nothing in it: it is a prior's, not evidence.
         rounding = width * torch.finfo(squares_R.dtype).eps * float(squares_R[-1])

@@ -16,13 +16,13 @@ from ludus.show.terminal import warn
 
 Selection = Literal["leep", "logme", "nce", "h_score"]
 BY_FEATURES = ("logme", "h_score")
-"""Those that look at features; the others look at the classes that the model tells apart."""
+"""The scores of features; the others use the model's source classes."""
 
 
 def score_of(
     selection: Selection, scorer: Scorer, rows: Tensor, labels: Tensor, *, is_regression: bool
 ) -> float:
-    """Return how well the model would transfer to these labels; more is better."""
+    """Return the transferability score of the model for these labels; higher is better."""
     needs: set[Need] = {"features"} if selection in BY_FEATURES else {"probabilities"}
     seen = list(scorer.stream(rows, needs))
     if selection in BY_FEATURES:

@@ -1,1 +1,1 @@
-"""How the examples that are asked for are chosen, a file a kind."""
+"""The query strategies, one file each."""

@@ -1,9 +1,9 @@
-"""Ask for examples whose gradients would be long and unlike each other: BADGE.
+"""BADGE: k-means++ on gradient embeddings, for queries that are both uncertain and diverse.
 
-The gradient of the last layer for the likeliest class is the outer product of (probabilities - one-hot) and
-the features; it is kept as these two factors, so N rows cost N * (C + D) numbers and never N * C * D.
+The gradient of the last layer for the most likely class is the outer product of (probabilities - one-hot)
+and the features; it is stored as these two factors, so N rows cost N * (C + D) numbers, not N * C * D.
 
-Shapes: N rows that may be asked for, C classes, D features.
+Shapes: N candidate rows, C classes, D features.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ludus.config.registry import register
 
 @register("strategy", "badge")
 class Badge(Strategy):
-    """Draws rows by k-means++ on gradient embeddings: unsure ones, and no two alike."""
+    """Samples rows by k-means++ on gradient embeddings: uncertain and diverse."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"probabilities", "features"})
 
@@ -37,7 +37,7 @@ class Badge(Strategy):
         pass
 
     def choose(self, view: View, count: int) -> Tensor:
-        """Return rows drawn by the distances of their gradients."""
+        """Return rows sampled by k-means++ on their gradient embeddings."""
         log_probs, features = Table(len(view.rows)), Table(len(view.rows))
         for seen in view.seen(view.rows, self.needs):
             assert seen.log_probs is not None
@@ -51,13 +51,13 @@ class Badge(Strategy):
 def badge(
     log_probs_NC: Tensor, features_ND: Tensor, count: int, *, generator: torch.Generator
 ) -> Tensor:
-    """Return the places of `count` rows: the longest gradient first, then by squared distance."""
+    """Return the indices of `count` rows: the largest gradient first, then by squared distance."""
     return k_means_plus_plus(
         features_ND, count, generator=generator, factor=gradient_factor(log_probs_NC)
     )
 
 
 def gradient_factor(log_probs_NC: Tensor) -> Tensor:
-    """Return the (N, C) gradients of the loss by the logits, the likeliest class taken for the label."""
+    """Return the (N, C) gradients of the loss by the logits, with the most likely class as label."""
     is_likeliest_NC = functional.one_hot(log_probs_NC.argmax(1), log_probs_NC.shape[1])
     return log_probs_NC.exp() - is_likeliest_NC

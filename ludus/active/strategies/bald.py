@@ -1,6 +1,6 @@
-"""Ask for the examples on which networks with other units dropped disagree: BALD, by mutual information.
+"""BALD: the examples with the highest mutual information of label and weights, by MC dropout.
 
-Shapes: T draws, B examples, C classes.
+Shapes: T MC dropout samples, B examples, C classes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ludus.config.registry import register
 
 @register("strategy", "bald")
 class Bald(DrawsStrategy):
-    """The mutual information between the class of an example and the weights, by dropout."""
+    """Mutual information between the label of an example and the weights, by MC dropout."""
 
     class Config(ScoreConfig):
         """How it is estimated."""
 
         kind: Literal["bald"]
-        """Mutual information of the class and the weights (BALD)."""
+        """BALD: mutual information of the label and the weights, by MC dropout."""
         draws: Several
-        """How often each example is passed through the network, each time with other units dropped."""
+        """Number of Monte Carlo dropout samples per example."""
 
     def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) mutual information."""
@@ -35,7 +35,7 @@ class Bald(DrawsStrategy):
 
 
 def bald(log_probs_TBC: Tensor) -> Tensor:
-    """Return the (B,) entropies of the mean of the draws, less the means of their entropies; 0 or more."""
+    """Return (B,) entropy of the mean prediction minus mean entropy over samples; at least 0."""
     num_draws, num_examples, num_classes = log_probs_TBC.shape
     each_TB = entropy(log_probs_TBC.reshape(-1, num_classes)).reshape(num_draws, num_examples)
     return (entropy(mean_log_probs(log_probs_TBC)) - each_TB.mean(0)).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Ask for the examples on which the members of a committee are furthest from their consensus.
+"""Query by committee: the examples with the highest mean KL divergence from the consensus.
 
 Shapes: M members, B examples, C classes.
 """
@@ -21,12 +21,12 @@ class CommitteeKl(CommitteeStrategy):
     """The mean KL divergence of the members from their mean prediction."""
 
     class Config(ScoreConfig):
-        """Who predicts."""
+        """The size of the committee."""
 
         kind: Literal["committee_kl"]
         """The mean KL divergence of a committee's members from their consensus."""
         members: Several
-        """How many networks predict; all learn from the same labels, each from first weights of its own."""
+        """Number of networks; all are trained on the same labels, each from its own initial weights."""
 
     def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) mean divergences."""
@@ -35,7 +35,7 @@ class CommitteeKl(CommitteeStrategy):
 
 
 def mean_kl(log_probs_MBC: Tensor) -> Tensor:
-    """Return the (B,) means over members of KL(member || mean of all); a probability of 0 counts nothing."""
+    """Return the (B,) means over members of KL(member || mean of all), with 0 log 0 = 0."""
     consensus_BC = mean_log_probs(log_probs_MBC).clamp(min=-1e4)
     ratios_MBC = log_probs_MBC.clamp(min=-1e4) - consensus_BC
     return (log_probs_MBC.exp() * ratios_MBC).sum(2).mean(0).clamp(min=0)

@@ -1,4 +1,4 @@
-"""Ask for the examples on which the votes of a committee are most divided.
+"""Query by committee: the examples with the highest vote entropy.
 
 Shapes: M members, B examples, C classes.
 """
@@ -17,7 +17,7 @@ from ludus.config.registry import register
 
 
 class CommitteeStrategy(ScoreStrategy):
-    """A score of what several networks say, which learn side by side from other first weights."""
+    """A score of the predictions of several networks, trained together from different initial weights."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"members"})
 
@@ -28,15 +28,15 @@ class CommitteeStrategy(ScoreStrategy):
 
 @register("strategy", "committee_vote_entropy")
 class CommitteeVoteEntropy(CommitteeStrategy):
-    """The entropy of the votes: each member votes for the class it finds likeliest."""
+    """Vote entropy: each member votes for its most likely class."""
 
     class Config(ScoreConfig):
-        """Who votes."""
+        """The size of the committee."""
 
         kind: Literal["committee_vote_entropy"]
         """The entropy of the votes of a committee."""
         members: Several
-        """How many networks vote; all learn from the same labels, each from first weights of its own."""
+        """Number of networks; all are trained on the same labels, each from its own initial weights."""
 
     def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) entropies of votes."""
@@ -45,6 +45,6 @@ class CommitteeVoteEntropy(CommitteeStrategy):
 
 
 def vote_entropy(log_probs_MBC: Tensor) -> Tensor:
-    """Return the (B,) entropies, in nats, of the shares of the votes that classes have."""
+    """Return the (B,) entropies, in nats, of the vote shares of the classes."""
     votes_MBC = functional.one_hot(log_probs_MBC.argmax(2), log_probs_MBC.shape[2])
     return entropy(votes_MBC.to(log_probs_MBC).mean(0).log())

@@ -1,6 +1,6 @@
-"""Ask for the examples that lie furthest from all that is labelled: a core set, by greedy k-centers.
+"""Core-set selection by greedy k-center: the examples furthest from all labelled ones.
 
-Shapes: N rows that may be asked for, L labelled ones, D features.
+Shapes: N candidate rows, L labelled rows, D features.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ludus.config.registry import register
 
 @register("strategy", "core_set")
 class CoreSet(Strategy):
-    """Covers the pool: each query is the example furthest, by features, from labels and other queries."""
+    """Core-set: each query is furthest, in feature space, from the labelled rows and earlier queries."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"features"})
 
@@ -26,17 +26,17 @@ class CoreSet(Strategy):
         """Nothing to set."""
 
         kind: Literal["core_set"]
-        """Greedy k-centers on features (CoreSet)."""
+        """Core-set: greedy k-center on features (CoreSet)."""
 
     def __init__(self, config: Config) -> None:
         pass
 
     def choose(self, view: View, count: int) -> Tensor:
-        """Return the rows furthest apart; it keeps the features of the pool, and one distance a row."""
+        """Return the k-center rows; memory holds the features of the pool and one distance per row."""
         covered_LD = view.features(view.labelled) if len(view.labelled) else None
         return view.rows[core_set(view.features(view.rows), count, covered=covered_LD).cpu()]
 
 
 def core_set(features_ND: Tensor, count: int, *, covered: Tensor | None) -> Tensor:
-    """Return the places of `count` rows, each the furthest from the covered rows and those before it."""
+    """Return the indices of `count` rows, each furthest from the covered rows and those before it."""
     return k_center(features_ND, count, covered=covered)

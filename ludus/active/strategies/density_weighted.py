@@ -1,6 +1,6 @@
-"""Ask for examples that the model is unsure of and that are like many others, not for outliers.
+"""Information density: uncertain examples that are representative of the pool, not outliers.
 
-Shapes: N rows that may be asked for, B of a batch, D features.
+Shapes: N candidate rows, B of a batch, D features.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ _SCORES = {"entropy": entropy, "margin": margin, "uncertainty": uncertainty}
 
 @register("strategy", "density_weighted")
 class DensityWeighted(ScoreStrategy):
-    """A score of uncertainty times the mean similarity to the pool (information density)."""
+    """Information density: an uncertainty score times the mean similarity to the pool."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"probabilities", "features"})
 
     class Config(ScoreConfig):
-        """What is weighted, and how much."""
+        """The uncertainty score and the power of the density."""
 
         kind: Literal["density_weighted"]
-        """Uncertainty times the mean similarity to the rest of the pool."""
+        """Information density: uncertainty times the mean similarity to the pool."""
         uncertainty: Literal["entropy", "margin", "uncertainty"]
-        """Which score of uncertainty is weighted."""
+        """The uncertainty score that is weighted."""
         power: PositiveFloat
-        """The power of the mean similarity: above 1, what is like many others counts for more."""
+        """The exponent of the mean similarity: above 1, density counts for more."""
 
     def score(self, seen: PoolBatch) -> Tensor:
-        """Return (B,) the scores of uncertainty alone."""
+        """Return (B,) the uncertainty scores alone."""
         assert seen.log_probs is not None
         return _SCORES[self.config.uncertainty](seen.log_probs)
 
     def scores(self, view: View, rows: Tensor) -> Tensor:
-        """Return the (N,) scores, weighted by density; it keeps the features of the pool."""
+        """Return the (N,) scores, weighted by density; memory holds the features of the pool."""
         features, scores = Table(len(rows)), Table(len(rows))
         for seen in view.seen(rows, self.needs):
             assert seen.features is not None
@@ -56,10 +56,10 @@ class DensityWeighted(ScoreStrategy):
 
 
 def density(features_ND: Tensor) -> Tensor:
-    """Return (N,) the mean similarity of each row to all, from 0 (opposite) to 1 (all point one way).
+    """Return (N,) the mean similarity of each row to all, from 0 (opposite) to 1 (same direction).
 
-    Similarity is (1 + cosine) / 2. The mean of cosines is the cosine with the mean of unit rows, so no
-    N x N matrix is made. A row of zeros has a cosine of 0 with all.
+    Similarity is (1 + cosine) / 2. The mean cosine is the dot product with the mean of the unit rows, so
+    no N x N matrix is needed. A row of zeros has cosine 0 with all.
     """
     pieces = features_ND.float().split(_CHUNK)
     total_D = torch.stack([functional.normalize(rows).sum(0) for rows in pieces]).sum(0)

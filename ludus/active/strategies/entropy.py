@@ -1,4 +1,4 @@
-"""Ask for the examples whose classes the model finds most evenly likely."""
+"""Entropy sampling: the examples with the highest entropy of the predicted class probabilities."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ludus.config.registry import register
 
 @register("strategy", "entropy")
 class Entropy(ScoreStrategy):
-    """The entropy of the probabilities of classes."""
+    """The entropy of the predicted class probabilities."""
 
     class Config(ScoreConfig):
-        """What to do besides."""
+        """The options of every score strategy."""
 
         kind: Literal["entropy"]
         """The entropy of the predicted classes."""
@@ -28,5 +28,5 @@ class Entropy(ScoreStrategy):
 
 
 def entropy(log_probs_BC: Tensor) -> Tensor:
-    """Return the (B,) entropies, in nats, of (B, C) log probabilities; a probability of 0 counts nothing."""
+    """Return the (B,) entropies, in nats, of (B, C) log probabilities, with 0 log 0 = 0."""
     return -(log_probs_BC.exp() * log_probs_BC.clamp(min=-1e4)).sum(1)

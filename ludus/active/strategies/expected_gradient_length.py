@@ -1,4 +1,4 @@
-"""Ask for the examples from which the last layer would learn most: by the expected length of its gradient.
+"""Expected gradient length: the examples with the largest expected gradient of the last layer.
 
 Shapes: B examples, C classes, D features.
 """
@@ -18,12 +18,12 @@ from ludus.config.registry import register
 
 @register("strategy", "expected_gradient_length")
 class ExpectedGradientLength(ScoreStrategy):
-    """The norm of the last layer's gradient, expected over the classes that the label may be."""
+    """The norm of the last layer's gradient, in expectation over the possible labels."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"probabilities", "features"})
 
     class Config(ScoreConfig):
-        """What to do besides."""
+        """The options of every score strategy."""
 
         kind: Literal["expected_gradient_length"]
         """The expected norm of the gradient of the last layer's weights."""
@@ -38,12 +38,12 @@ class ExpectedGradientLength(ScoreStrategy):
 def expected_gradient_length(log_probs_BC: Tensor, features_BD: Tensor) -> Tensor:
     """Return (B,) the norms of (p - one-hot of c) x features, weighted by p of each class c.
 
-    The norm of an outer product is the product of the norms, so no gradient is made.
+    The norm of an outer product is the product of the norms, so no gradient is computed.
     """
     probs_BC = log_probs_BC.exp()
     squares_BC = probs_BC.square()
     is_likeliest_BC = functional.one_hot(probs_BC.argmax(1), probs_BC.shape[1]).bool()
-    # Of the likeliest class the others are summed without it: taken off again, it would leave rounding.
+    # For the most likely class the others are summed directly: subtracting it would leave rounding errors.
     without_B1 = squares_BC.masked_fill(is_likeliest_BC, 0).sum(1, keepdim=True)
     less_BC = squares_BC.sum(1, keepdim=True) - squares_BC
     others_BC = torch.where(is_likeliest_BC, without_B1, less_BC)

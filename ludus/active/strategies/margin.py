@@ -1,4 +1,4 @@
-"""Ask for the examples between whose two likeliest classes the model wavers."""
+"""Margin sampling: the examples with the smallest margin between the two most likely classes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ludus.config.registry import register
 
 @register("strategy", "margin")
 class Margin(ScoreStrategy):
-    """One minus the difference of the two greatest probabilities."""
+    """One minus the margin between the two largest probabilities."""
 
     class Config(ScoreConfig):
-        """What to do besides."""
+        """The options of every score strategy."""
 
         kind: Literal["margin"]
-        """The margin between the two likeliest classes, the smallest first."""
+        """The margin between the two most likely classes, smallest first."""
 
     def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) one minus the margins."""
@@ -28,6 +28,6 @@ class Margin(ScoreStrategy):
 
 
 def margin(log_probs_BC: Tensor) -> Tensor:
-    """Return (B,) one minus the difference of the two greatest probabilities; 1 is a tie."""
+    """Return (B,) one minus the difference of the two largest probabilities; 1 is a tie."""
     best_B2 = log_probs_BC.topk(2, dim=1).values.exp()
     return 1 - (best_B2[:, 0] - best_B2[:, 1])

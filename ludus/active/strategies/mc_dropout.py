@@ -1,6 +1,6 @@
-"""Ask for the examples of which a network is least sure on average over draws of dropout.
+"""MC dropout: the examples with the highest predictive entropy over Monte Carlo dropout samples.
 
-Shapes: T draws, B examples, C classes.
+Shapes: T MC dropout samples, B examples, C classes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ludus.config.registry import register
 
 
 class DrawsStrategy(ScoreStrategy):
-    """A score of several passes through the network, each with other units dropped."""
+    """A score over several Monte Carlo dropout samples."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"draws"})
 
@@ -28,15 +28,15 @@ class DrawsStrategy(ScoreStrategy):
 
 @register("strategy", "mc_dropout")
 class McDropout(DrawsStrategy):
-    """The predictive entropy: that of the mean of the draws."""
+    """The predictive entropy: the entropy of the mean prediction over MC dropout samples."""
 
     class Config(ScoreConfig):
         """How it is estimated."""
 
         kind: Literal["mc_dropout"]
-        """The entropy of the mean prediction over draws of dropout."""
+        """Predictive entropy: the entropy of the mean prediction over MC dropout samples."""
         draws: Several
-        """How often each example is passed through the network, each time with other units dropped."""
+        """Number of Monte Carlo dropout samples per example."""
 
     def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) predictive entropies."""
@@ -45,10 +45,10 @@ class McDropout(DrawsStrategy):
 
 
 def predictive_entropy(log_probs_TBC: Tensor) -> Tensor:
-    """Return the (B,) entropies of the mean probabilities of (T, B, C) draws."""
+    """Return the (B,) entropies of the mean probabilities of (T, B, C) samples."""
     return entropy(mean_log_probs(log_probs_TBC))
 
 
 def mean_log_probs(log_probs_TBC: Tensor) -> Tensor:
-    """Return the (B, C) logarithms of the mean probabilities of the draws."""
+    """Return the (B, C) logarithms of the mean probabilities over samples."""
     return log_probs_TBC.logsumexp(0) - math.log(len(log_probs_TBC))

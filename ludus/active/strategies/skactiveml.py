@@ -1,6 +1,6 @@
-"""Ask for what a query strategy of scikit-activeml chooses, on the features and probabilities of the model.
+"""Query strategies of scikit-activeml, on the features and probabilities of the model.
 
-Shapes: N rows that may be asked for, L labelled ones, D features, C classes.
+Shapes: N candidate rows, L labelled rows, D features, C classes.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _BY_CLASSIFIER = ("UncertaintySampling", "ContrastiveAL", "Falcun")
 
 @register("strategy", "skactiveml")
 class Skactiveml(Strategy):
-    """Hands the pool to a strategy of scikit-activeml, one of a list; it holds all features at once."""
+    """Passes the pool to one of a list of scikit-activeml strategies; holds all features in memory."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"features", "probabilities"})
 
     class Config(StrictConfig):
-        """Which one."""
+        """The name of the strategy."""
 
         kind: Literal["skactiveml"]
         """A query strategy of scikit-activeml, which has to be installed."""
         name: ByFeatures | ByClassifier
-        """Its class in skactiveml.pool, with the options that it has by itself."""
+        """Its class in skactiveml.pool, with its default options."""
 
     def __init__(self, config: Config) -> None:
         if find_spec("skactiveml") is None:
@@ -47,7 +47,7 @@ class Skactiveml(Strategy):
         self._name = config.name
 
     def choose(self, view: View, count: int) -> Tensor:
-        """Return the rows that it chooses, by a seed drawn for this round."""
+        """Return the rows that it chooses, with a seed of this round."""
         rows = torch.cat([view.labelled, view.rows])
         features_ND, probs_NC = _said(view, rows)
         known = len(view.labelled)
@@ -73,7 +73,7 @@ def _said(view: View, rows: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _classifier(features_ND: np.ndarray, probs_NC: np.ndarray, labels_N: np.ndarray) -> object:
-    """Return a fitted classifier of theirs that says of these features what the model said."""
+    """Return a fitted classifier of theirs that returns the model's predictions for these features."""
     base: Any = import_module("skactiveml.base").SkactivemlClassifier
     places = {row.tobytes(): place for place, row in enumerate(features_ND)}
 

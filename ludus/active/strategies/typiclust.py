@@ -1,6 +1,6 @@
-"""Ask for the most typical example of each large cluster without a label: TypiClust, for few labels.
+"""TypiClust: the most typical example of each large unlabelled cluster, for small label budgets.
 
-Shapes: N rows that may be asked for, L labelled ones, D features, K clusters.
+Shapes: N candidate rows, L labelled rows, D features, K clusters.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from ludus.config.registry import register
 
 @register("strategy", "typiclust")
 class TypiClust(Strategy):
-    """Clusters all examples by features, and asks for what is typical of clusters that have no label yet."""
+    """Clusters all examples by features, and queries typical examples of clusters without a label."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"features"})
 
     class Config(StrictConfig):
-        """How clusters are made, and what is typical."""
+        """The clustering and the measure of typicality."""
 
         kind: Literal["typiclust"]
         """The most typical example of each cluster without a label (TypiClust)."""
         neighbours: Positive
-        """An example is the more typical, the nearer this many others of its cluster are."""
+        """Number of nearest neighbours in its cluster whose mean distance measures typicality."""
         max_clusters: Positive
-        """Make a cluster for each label there is or is asked for, but no more than this."""
+        """Maximum number of clusters; otherwise one for each label and each query."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
 
     def choose(self, view: View, count: int) -> Tensor:
-        """Return typical rows, of clusters with few labels first, of these the largest first."""
+        """Return typical rows, from clusters with the fewest labels first, then the largest."""
         features_ND = view.features(view.rows)
         covered_LD = view.features(view.labelled) if len(view.labelled) else features_ND[:0]
         places = typiclust(
@@ -60,7 +60,7 @@ def typiclust(
     max_clusters: int,
     generator: torch.Generator,
 ) -> Tensor:
-    """Return the places of `count` rows; `covered` are the (L, D) features of what is labelled."""
+    """Return the indices of `count` rows; `covered` are the (L, D) features of the labelled rows."""
     num_rows, num_covered = len(features_ND), len(covered)
     count = min(count, num_rows)
     num_clusters = max(min(num_covered + count, max_clusters, num_rows + num_covered), 1)
@@ -72,7 +72,7 @@ def typiclust(
     chosen: list[int] = []
     left_K = torch.bincount(cluster[:num_rows], minlength=num_clusters)
     while len(chosen) < count:
-        # Of the clusters with a row left, those with the fewest labels; of these the largest.
+        # Among the clusters with a row left, those with the fewest labels; among these the largest.
         rank_K = torch.where(left_K > 0, labels_K * (sizes_K.sum() + 1) - sizes_K, 2**62)
         best = int(rank_K.argmin())
         if best not in waiting:
@@ -86,7 +86,7 @@ def typiclust(
 def _most_typical(
     features_ND: Tensor, is_in_N: Tensor, num_rows: int, neighbours: int
 ) -> list[int]:
-    """Return the places below `num_rows` in one cluster, the most typical last."""
+    """Return the indices below `num_rows` in one cluster, the most typical last."""
     places = is_in_N.nonzero()[:, 0]
     away = mean_distance(features_ND[places.to(features_ND.device)], neighbours).cpu()
     is_row = places < num_rows

@@ -1,4 +1,4 @@
-"""Ask for the examples of which the model is least confident."""
+"""Least confidence sampling: the examples with the lowest maximum probability."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ludus.config.registry import register
 
 @register("strategy", "uncertainty")
 class Uncertainty(ScoreStrategy):
-    """Least confidence: one minus the probability of the likeliest class."""
+    """Least confidence: one minus the probability of the most likely class."""
 
     class Config(ScoreConfig):
-        """What to do besides."""
+        """The options of every score strategy."""
 
         kind: Literal["uncertainty"]
         """Least confidence: 1 - max p."""
 
     def score(self, seen: PoolBatch) -> Tensor:
-        """Return (B,) how unsure the model is of its first choice."""
+        """Return (B,) least confidence scores."""
         assert seen.log_probs is not None
         return uncertainty(seen.log_probs)
 
 
 def uncertainty(log_probs_BC: Tensor) -> Tensor:
-    """Return (B,) one minus the greatest probability of (B, C) log probabilities."""
+    """Return (B,) one minus the largest probability of (B, C) log probabilities."""
     return 1 - log_probs_BC.max(1).values.exp()

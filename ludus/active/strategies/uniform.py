@@ -1,4 +1,4 @@
-"""Ask for examples drawn uniformly."""
+"""Random sampling: uniformly chosen examples."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ludus.config.registry import register
 
 @register("strategy", "uniform")
 class Uniform(Strategy):
-    """Every example is as likely as any other: what all other strategies are compared with."""
+    """Uniform random sampling: the baseline of all other strategies."""
 
     class Config(StrictConfig):
         """Nothing to set."""
 
         kind: Literal["uniform"]
-        """Examples drawn uniformly."""
+        """Uniform random sampling."""
 
     def __init__(self, config: Config) -> None:
         pass
 
     def choose(self, view: View, count: int) -> Tensor:
-        """Return the first rows of the view, whose order was drawn."""
+        """Return the first rows of the view, whose order is random."""
         return view.rows[:count]

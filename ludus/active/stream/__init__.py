@@ -1,1 +1,1 @@
-"""Edge and datacenter: a stream in one process, retraining in another, and what they tell each other."""
+"""Edge and datacenter: a stream in one process, retraining in another, and their messages."""

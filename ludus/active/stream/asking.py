@@ -1,4 +1,4 @@
-"""How an edge asks: it says once that the datacenter is gone, and waits for it or does without."""
+"""Requests of an edge: it reports once that the datacenter is gone, and waits or continues without."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _AGAIN_SECONDS = 0.25
 
 
 class Stopped(LudusError):
-    """The edge was told to end while it waited; what it asked is asked again when it goes on."""
+    """The edge was stopped while it waited; the request is repeated when it resumes."""
 
 
 class Asking:
-    """Sends an edge's messages, each with who it is; after a loss it introduces itself anew."""
+    """Sends an edge's messages with its identity; after a lost connection it introduces itself again."""
 
     def __init__(
         self, link: Link, introduction: Mapping[str, Any], *, waits: bool,
@@ -33,7 +33,7 @@ class Asking:
         """The update that the datacenter had when the edge last introduced itself."""
 
     def introduce(self) -> Message:
-        """Return the answer to a handshake, with the model; raise LinkLost where nobody answers."""
+        """Return the answer to a handshake, with the model; raise LinkLost if there is none."""
         answer = self._link.ask("handshake", self._introduction, {})
         update = answer.header.get("update")
         if not isinstance(update, int) or isinstance(update, bool) or update < self.update:
@@ -48,7 +48,7 @@ class Asking:
         self, kind: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor] | None = None,
         *, waits: bool | None = None,
     ) -> Message | None:  # fmt: skip
-        """Return the answer; None where the datacenter is gone and the edge does not wait for it."""
+        """Return the answer; None if the datacenter is gone and the edge does not wait for it."""
         waits = self._waits if waits is None else waits
         while True:
             try:

@@ -1,4 +1,4 @@
-"""The sections that the files of streams are made of: the stream, the retraining, and the link between."""
+"""The config sections of streams: the stream, the retraining, and the link between them."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _MAX_SECRET = 4096
 
 
 class LinkConfig(StrictConfig):
-    """How edge and datacenter reach each other, over loopback."""
+    """The connection between edge and datacenter, over loopback."""
 
     port: Annotated[int, Field(ge=1, le=65535)]
     """The port on 127.0.0.1 that the datacenter listens on."""
     secret_file: str | None
-    """A file that holds the secret both sides know; null: it is in an environment variable."""
+    """A file with the shared secret; null: it is in an environment variable."""
     secret_variable: str | None
-    """The environment variable that holds the secret; null: it is in a file."""
+    """The environment variable with the shared secret; null: it is in a file."""
     max_message_bytes: Positive
-    """A message that is larger is refused before it is read; weights and samples must fit."""
+    """Maximum message size; a larger one is refused before it is read; weights and samples must fit."""
     timeout_seconds: PositiveFloat
-    """How long a whole message may take."""
+    """Timeout of a whole message."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         if (self.secret_file is None) == (self.secret_variable is None):
             yield "give one of 'secret_file' and 'secret_variable', and set the other to null"
 
@@ -83,40 +83,39 @@ class LinkConfig(StrictConfig):
 
 
 class StreamConfig(StrictConfig):
-    """A stream that a model predicts, and how it is watched."""
+    """A stream that a model predicts, and its drift detection."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
     """The name of its folder under the root."""
     seed: Count
-    """What all that is drawn is derived from; the same as in the datacenter's training, for it splits the
-    data."""
+    """The random seed; the same as in the datacenter's training, as it splits the data."""
     data: DatasetSection
-    """Its training examples are what streams by; the same as in the datacenter's training, which tests on
-    the others."""
+    """The data set whose training examples are streamed; the same as in the datacenter's training, which
+    tests on the others."""
     shift: ShiftSection
-    """How likely classes are at each step."""
+    """The class probabilities at each step."""
     num_steps: Positive
     """How many steps the stream has."""
     samples_per_step: Positive
-    """How many examples come in each."""
+    """Number of examples per step."""
     keep_samples: Positive
-    """How many of the latest examples are kept, to be measured and sent."""
+    """Number of latest examples kept, to be measured and sent."""
     send_samples: Positive
-    """How many of these, drawn at random, are sent for retraining at most; other ones each time."""
+    """Maximum number of these, sampled at random each time, that are sent for retraining."""
     check_every_steps: Positive
-    """After how many steps the state is estimated, over the examples since the last time."""
+    """Number of steps between state estimations, each over the examples since the last."""
     state_estimation_host: Literal["edge", "datacenter"]
-    """Who estimates the state: the edge, or the datacenter, which is sent the predictions."""
+    """Where the state is estimated: on the edge, or in the datacenter, which gets the predictions."""
     state_estimation: TriggerConfig | None
-    """What says that the model is out of date, where the edge estimates; else null."""
+    """Drift detection, if the edge estimates; else null."""
     features_layer: str | None
-    """The layer whose outputs are an example's features; null: what the last linear layer is given."""
+    """The layer whose outputs are an example's features; null: the inputs of the last linear layer."""
     wait_for_update: bool
-    """Whether the stream stands still until a retraining is done, which makes it repeatable; else it goes
-    on with the model it has."""
+    """Whether the stream pauses until a retraining is done, which makes it reproducible; else it continues
+    with the current model."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         if (self.state_estimation is None) == (self.state_estimation_host == "edge"):
             told = "null" if self.state_estimation is None else "given"
             yield (
@@ -133,17 +132,17 @@ class StreamConfig(StrictConfig):
 
 
 class RetrainingConfig(StrictConfig):
-    """What a datacenter does when a model is out of date."""
+    """Retraining in a datacenter after drift."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
-    """The name of its folder under the root; one that has begun goes on where it stood."""
+    """The name of its folder under the root; a datacenter that has begun resumes there."""
     training: ActiveConfig
-    """How a model is retrained: a whole config of active learning, whose pool are the samples sent."""
+    """The retraining: a complete config of active learning, whose pool is the samples sent."""
     state_estimation: TriggerConfig | None
-    """What says that the model is out of date, where the datacenter estimates; else null."""
+    """Drift detection, if the datacenter estimates; else null."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         if self.training.data is None:
             yield "'training.data' is null; validation and test examples come from there"
         if self.training.new_head is not None:

@@ -1,6 +1,6 @@
-"""The datacenter: it gives edges their model, estimates its state if asked to, and retrains it.
+"""The datacenter: it sends edges their model, estimates its state if configured, and retrains it.
 
-What it must not forget is on the disk before it answers, so one that was killed goes on where it stood.
+Its state is on disk before it answers, so a killed datacenter resumes where it was.
 
 Shapes: N samples.
 """
@@ -30,9 +30,9 @@ Reply = tuple[dict[str, Any], Mapping[str, Tensor]]
 
 
 class Datacenter:
-    """Answers the messages of edges; `tend`, called now and then by one thread, does the long work.
+    """Answers the messages of edges; `tend`, called regularly by one thread, does the long work.
 
-    All edges have one model, and its updates are counted. Each edge is watched by itself.
+    All edges share one model, and its updates are counted. Drift is tracked for each edge separately.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Datacenter:
         self._models = {one.name: one.model for one in training.candidates}
         self._begun_with = {one.name: one.weights for one in training.candidates}
         self._retrained: dict[str, int] = {}
-        """By name of a model: the update that made its weights."""
+        """The update that made the weights, by name of the model."""
         if not self._models:
             assert training.model is not None, "a config without candidates has a model"
             self._models, self._begun_with = {"model": training.model}, {"model": None}
@@ -60,7 +60,7 @@ class Datacenter:
         self.model()
 
     def model(self) -> Model:
-        """Return the model that edges are given now."""
+        """Return the current model of the edges."""
         section, weights = self._models[self._name], self._weights(self._name)
         with forked(derive(self.config.training.seed, f"candidate/{self._name}")):
             model = Model(section, loss=self.config.training.loss)
@@ -69,7 +69,7 @@ class Datacenter:
         return model
 
     def check(self, *, num_samples: int | None = None) -> None:
-        """Raise ConfigError if no retraining could begin; before a stream does."""
+        """Raise ConfigError, before a stream begins, if no retraining could start."""
         check_training(self._task(self._update + 1)["config"], num_samples=num_samples)
 
     @property
@@ -82,7 +82,7 @@ class Datacenter:
         return self._begun_with[name] if made_by is None else self._kept(made_by)
 
     def answer(self, message: Message) -> Reply:
-        """Return what an edge is told; raise WireError for what no edge would say."""
+        """Return the reply to an edge; raise WireError for an invalid message."""
         answers = {
             "handshake": self._handshake,
             "normal": lambda message: ({"status": self._status}, {}),
@@ -145,7 +145,7 @@ class Datacenter:
 
     def _prep_retraining(self, message: Message) -> Reply:
         number, name = self._next(message), word(message, "edge")
-        # Who comes first is trained for; another edge that asks meanwhile gets the same model.
+        # The first request is trained for; another edge that asks meanwhile gets the same model.
         is_taken = self._status == "prepared" and self._asked_by != name
         if number <= self._update or self._status == "running" or is_taken:
             return {"status": self._status, "update": self._update}, {}
@@ -157,7 +157,7 @@ class Datacenter:
         ):
             raise WireError("samples came without inputs, or without a target for each")
         if self._status == "failed":
-            # A run of other samples under the same name would go on with those of the one that failed.
+            # A run under the same name would resume with the samples of the failed one.
             self._num_failed += 1
         self._storage.write(self._samples(number), save(dict(tensors)))
         self._status, self._problem, self._asked_by = "prepared", "", name
@@ -174,7 +174,7 @@ class Datacenter:
         return {"status": self._status, "problem": self._problem}, {}
 
     def _next(self, message: Message) -> int:
-        """Return the number of the update that an edge asks for: the next one, or one that is done."""
+        """Return the number of the requested update: the next one, or a finished one."""
         number = _whole(message, "update")
         if number > self._update + 1:
             raise LudusError(
@@ -185,11 +185,11 @@ class Datacenter:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a retraining is under way."""
+        """Whether a retraining is running."""
         return self._status == "running"
 
     def tend(self) -> None:
-        """Begin the retraining that is asked for, and take up what has come of it."""
+        """Start the requested retraining, or process its result."""
         if not self.is_busy:
             return
         if self._child is None:
@@ -233,7 +233,7 @@ class Datacenter:
         return str(self._storage.path(f"models/update_{number}"))
 
     def close(self) -> None:
-        """End a retraining that is under way; the next datacenter of this name goes on with it."""
+        """Stop a running retraining; the next datacenter of this name resumes it."""
         if self._child is not None:
             self._child.kill()
 

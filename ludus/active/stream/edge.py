@@ -1,7 +1,7 @@
-"""The edge: it predicts a stream, watches the state of its model, and takes up what a datacenter retrains.
+"""The edge: it predicts a stream, detects drift of its model, and loads the datacenter's retrained ones.
 
-It is saved after each check. What comes after that is drawn, measured and asked again by an edge that was
-killed: the draws are the same ones, and a datacenter does once what it is asked twice.
+It is saved after each check. A killed edge repeats what came after: the random samples are the same, and
+requests to the datacenter are idempotent.
 
 Shapes: N latest examples, B of a step, C classes, D features.
 """
@@ -34,7 +34,7 @@ from ludus.store.strict_json import one_line
 
 _POLL_SECONDS = 0.1
 _LOG = "stream.jsonl"
-# What may be another when an edge goes on: how long it is, and how it reaches its datacenter.
+# Settings that may change on resume: the length of the stream, and the link to the datacenter.
 _MAY_CHANGE = {"version", "kind", "name", "num_steps", "link"}
 
 
@@ -64,12 +64,12 @@ class Edge:
         self._judge = Judge(config.state_estimation, self._ask, seed=config.seed)
         self._predictor = Predictor(config.features_layer, storage)
         self.rows_N = torch.empty(0, dtype=torch.int64)
-        """The latest examples, the oldest first."""
+        """The latest examples, oldest first."""
         self._life = secrets.token_hex(8)
         self._is_asking, self._num_sent = False, 0
         self._failure, self._has_learnt = "", False
         self.is_over = threading.Event()
-        """Set to end at the next step; the same edge goes on from its last check."""
+        """Set to stop at the next step; the edge resumes from its last check."""
         storage.make_root()
         self._held = StoredState(storage, "edge")
         self._load()
@@ -88,7 +88,7 @@ class Edge:
         return self._predictor.update
 
     def run(self) -> None:
-        """Go through the stream, or on with it; a datacenter that is gone is no end of it."""
+        """Process the stream, or resume it; the loss of the datacenter does not end it."""
         try:
             self._run()
         except Stopped:
@@ -107,7 +107,7 @@ class Edge:
     def _run(self) -> None:
         config = self.config
         if self.update < 0:
-            # Without a first model there is nothing to predict with, so this one time it must answer.
+            # Without a first model there is nothing to predict with, so the datacenter must answer here.
             self._take(self._met())
             self._save()
         elif self.simulator.step >= config.num_steps:
@@ -149,7 +149,7 @@ class Edge:
         }  # fmt: skip
 
     def _check(self, step: int) -> None:
-        """Estimate the state, ask for retraining where it is needed, and take up what is done."""
+        """Estimate the state, request retraining if needed, and load a finished one."""
         config = self.config
         rows_B = self.rows_N[-config.check_every_steps * config.samples_per_step :]
         window = self._predictor.look(self._examples.inputs(rows_B), self._targets_N[rows_B])
@@ -176,7 +176,7 @@ class Edge:
                 raise Stopped("told to end")
 
     def samples(self, number: int) -> Tensor:
-        """Return the rows that message `number` sends: some of the latest, drawn anew for each."""
+        """Return the rows that message `number` sends: a new random sample of the latest."""
         draws = generator(self.config.seed, "stream/samples", number)
         order = torch.randperm(len(self.rows_N), generator=draws)
         return self.rows_N[order[: self.config.send_samples]]
@@ -253,7 +253,7 @@ class Edge:
         return self.config.model_dump(mode="json", exclude=_MAY_CHANGE)
 
     def _load(self) -> None:
-        """Go on from the last check, if there was one."""
+        """Resume from the last check, if there was one."""
         state = self._held.read()
         if state is None:
             self._storage.cut_back({}, keep=())

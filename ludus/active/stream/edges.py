@@ -1,4 +1,4 @@
-"""The edges that a datacenter knows, and what it remembers of each; of too many the quietest goes."""
+"""The edges known to a datacenter and their state; the least recently heard one is evicted."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,79}")
 
 
 class Edges(Mapping[str, Watch]):
-    """A part: edges by name, the one that has spoken last at the end."""
+    """Edges by name, least recently heard first; a part."""
 
     def __init__(self, watch: Callable[[str], Watch]) -> None:
         self._watch = watch
-        """Makes what is remembered of an edge, given its life."""
+        """Makes the Watch of an edge, given its life."""
         self._known: dict[str, Watch] = {}
 
     def __getitem__(self, name: str) -> Watch:
@@ -33,7 +33,7 @@ class Edges(Mapping[str, Watch]):
         return len(self._known)
 
     def meet(self, message: Message) -> bool:
-        """Know the edge that introduces itself; return whether it was not known before."""
+        """Register the edge that introduces itself; return whether it is new."""
         name, life = word(message, "edge"), word(message, "life")
         if name in self._known and self._known[name].life == life:
             return False
@@ -44,7 +44,7 @@ class Edges(Mapping[str, Watch]):
         return True
 
     def hear(self, message: Message) -> None:
-        """Let the edge that speaks, if it is known, be the last to be forgotten."""
+        """Mark the sender, if known, as the most recently heard."""
         name = message.header.get("edge")
         if isinstance(name, str) and name in self._known:
             found = self._known[name]
@@ -53,7 +53,7 @@ class Edges(Mapping[str, Watch]):
                 self._known[name] = found
 
     def of(self, message: Message) -> Watch:
-        """Return what is known of the edge that has sent a message."""
+        """Return the Watch of the sender of a message."""
         name, life = word(message, "edge"), word(message, "life")
         found = self._known.get(name)
         if found is None:
@@ -71,7 +71,7 @@ class Edges(Mapping[str, Watch]):
         return {name: one.state_dict() for name, one in self._known.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         self._known = {}
         for name in state:
             saved = states.mapping(state, name)
@@ -81,7 +81,7 @@ class Edges(Mapping[str, Watch]):
 
 
 def word(message: Message, key: str) -> str:
-    """Return a name out of a message; raise WireError for what is none."""
+    """Return a name from a message; raise WireError if it is not valid."""
     found = message.header.get(key)
     if not isinstance(found, str) or not _WORD.fullmatch(found):
         raise WireError(f"a message {message.kind} has no {key}; it was dropped")

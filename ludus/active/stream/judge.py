@@ -1,4 +1,4 @@
-"""Who judges an edge's model: the edge itself, or its datacenter, which is then told of each reset."""
+"""The judge of an edge's model: the edge itself, or its datacenter, which then gets each reset."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from ludus.active.stream.wire import Message
 from ludus.core import states
 
 Ask = Callable[[str, Mapping[str, Any], Mapping[str, Tensor]], Message | None]
-"""Ask the datacenter; None where it is gone."""
+"""Ask the datacenter; None if it is gone."""
 
 
 class Judge:
-    """A part: says of each window whether to retrain; without an estimation of its own it asks."""
+    """Decides for each window whether to retrain, by its own trigger or the datacenter's; a part."""
 
     def __init__(self, estimation: TriggerConfig | None, ask: Ask, *, seed: int) -> None:
         self._trigger = None if estimation is None else Trigger(estimation, seed=seed)
         self._ask = ask
         self._num_windows, self._num_resets = 0, 0
         self._owed: bool | None = None
-        """Whether the model was retrained, in a reset that the datacenter has not heard of; None without."""
+        """is_retrained of a reset not yet sent to the datacenter; None if there is none."""
 
     def look(self, window: Window) -> Mapping[str, Any]:
-        """Return the verdict on a window, an empty one where the datacenter judges and is gone."""
+        """Return the verdict on a window; empty if the datacenter judges and is gone."""
         number = self._num_windows
         self._num_windows += 1
         if self._trigger is not None:
@@ -36,7 +36,7 @@ class Judge:
                 "retrain": found.retrain, "reasons": list(found.reasons),
                 "is_spent": found.is_spent, "metrics": dict(found.metrics),
             }  # fmt: skip
-        # A window of another model than the datacenter knows of would be compared with the old one's.
+        # Otherwise the new model's window would be compared with the old model's baseline.
         self._tell_owed()
         if self._owed is not None:
             return {}
@@ -47,7 +47,7 @@ class Judge:
         return {} if answer is None else answer.header
 
     def reset(self, *, is_retrained: bool) -> None:
-        """Take note that the model is another one, or that a retraining has failed."""
+        """Record that the model was retrained, or that a retraining failed."""
         if self._trigger is None:
             self._owed = is_retrained
             self._tell_owed()
@@ -57,7 +57,7 @@ class Judge:
             self._trigger.not_retrained()
 
     def _tell_owed(self) -> None:
-        """Tell the datacenter of a reset; it counts one once, so one whose answer was lost is told again."""
+        """Send a pending reset; the datacenter counts it once, so it is resent if the answer was lost."""
         if self._owed is None:
             return
         header = {"reset": self._num_resets, "is_retrained": self._owed}
@@ -71,7 +71,7 @@ class Judge:
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         states.check_keys(state, "num_windows", "num_resets", "owed", "trigger")
         if self._trigger is not None:
             with states.within("trigger"):

@@ -1,4 +1,4 @@
-"""How an edge reaches its datacenter: over loopback, or in the same process."""
+"""The link from an edge to its datacenter: over loopback, or in the same process."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Tensors = Mapping[str, Tensor]
 
 
 class Link(Protocol):
-    """Asks a datacenter; raises LinkLost where it is gone."""
+    """Sends requests to a datacenter; raises LinkLost if it is gone."""
 
     def ask(self, kind: str, header: Mapping[str, Any], tensors: Tensors) -> Message: ...
     def close(self) -> None: ...
 
 
 class LoopbackLink:
-    """A connection to the datacenter, made when it is first needed, and again after it was lost."""
+    """A connection to the datacenter, opened when first needed, and reopened after a loss."""
 
     def __init__(self, config: LinkConfig) -> None:
         self._config, self._secret = config, config.secret()
@@ -61,7 +61,7 @@ class LoopbackLink:
         )  # fmt: skip
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._connection is not None:
             with contextlib.suppress(OSError):
                 self._connection.close()
@@ -75,11 +75,11 @@ class DirectLink:
         self._datacenter = datacenter
 
     def ask(self, kind: str, header: Mapping[str, Any], tensors: Tensors) -> Message:
-        """Return the answer to a message, and let a retraining go on."""
+        """Return the answer to a message, and advance a retraining."""
         found, answered = self._datacenter.answer(Message(kind, header, tensors))
         self._datacenter.tend()
         return Message(kind, found, answered)
 
     def close(self) -> None:
-        """End what the datacenter has under way."""
+        """Close the datacenter and its retraining."""
         self._datacenter.close()

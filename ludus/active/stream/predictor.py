@@ -22,12 +22,12 @@ from ludus.nn.model import CLASS_LOSSES, Model
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 
-# A model that was kept here, or what a kill has left of one; files of other names are the user's own.
+# A model saved here, or the remains of one after a kill; files of other names are the user's.
 _OWN = re.compile(r"update_[0-9]+(\.(tmp|trash|aside)-[0-9]+)?")
 
 
 class Predictor:
-    """A model that a datacenter has sent, with the number of its update; at first there is none."""
+    """The model sent by a datacenter, with the number of its update; none at first."""
 
     def __init__(self, features_layer: str | None, storage: LocalStorage) -> None:
         self._features, self._storage = Features(features_layer), storage
@@ -36,7 +36,7 @@ class Predictor:
         """The number of the model's last update; -1 before there is a model."""
 
     def take(self, answer: Message) -> str:
-        """Let the model that came be the one that predicts, once it is known to be one; return its name."""
+        """Load the received model, once it is checked; return its name."""
         header = answer.header
         update, name = header.get("update"), str(header.get("name"))
         if not isinstance(update, int) or isinstance(update, bool) or update < 0:
@@ -47,18 +47,18 @@ class Predictor:
         return name
 
     def load(self, update: int) -> None:
-        """Take up the model that was kept under this number."""
+        """Load the model saved under this number."""
         self._model = self._built(*read_model(self._storage, f"models/update_{update}"))
         self.update = update
 
     def forget_others(self) -> None:
-        """Delete the models before this one, once nothing on the disk names them."""
+        """Delete the earlier models, once nothing on disk refers to them."""
         for name in self._storage.names("models"):
             if _OWN.fullmatch(name) and name != f"update_{self.update}":
                 self._storage.remove(f"models/{name}")
 
     def look(self, inputs: Any, targets_B: Tensor) -> Window:
-        """Return what the model makes of some examples."""
+        """Return the model's predictions and features of some examples."""
         model = self._model
         assert model is not None
         with torch.no_grad(), model.evaluating():
@@ -79,4 +79,4 @@ class Predictor:
 
 class _Given(StrictConfig):
     model: ModelSection
-    """The network that a datacenter gives."""
+    """The network sent by the datacenter."""

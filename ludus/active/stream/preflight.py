@@ -1,4 +1,4 @@
-"""Build what a retraining would build before a stream begins, so that its mistakes are told then."""
+"""Preflight check of a retraining before a stream begins, so that mistakes are reported early."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ludus.session.logger import Logger
 
 
 def check_training(data: Mapping[str, Any], *, num_samples: int | None) -> None:
-    """Raise ConfigError if no retraining by this config could begin.
+    """Raise ConfigError if no retraining with this config could start.
 
-    `num_samples` is how many an edge sends at most; None where no edge has said it yet.
+    `num_samples` is the maximum that an edge sends; None if no edge has reported it yet.
     """
     try:
         config: Any = from_data(dict(data), source="the config")
@@ -47,12 +47,12 @@ def check_training(data: Mapping[str, Any], *, num_samples: int | None) -> None:
 
 
 def fewest_samples(config: ActiveConfig) -> int:
-    """Return how many samples a retraining needs."""
+    """Return the number of samples that a retraining needs."""
     return max(config.initial_labels or config.queries, config.queries)
 
 
 def refuse_few(config: ActiveConfig, num_samples: int | None) -> None:
-    """Raise ConfigError if a retraining asks for more labels than an edge ever sends samples."""
+    """Raise ConfigError if a retraining needs more labels than an edge sends samples."""
     if num_samples is None or (fewest := fewest_samples(config)) <= num_samples:
         return
     key = "queries" if config.queries == fewest else "initial_labels"

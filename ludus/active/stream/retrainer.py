@@ -1,4 +1,4 @@
-"""What the process of a retraining does: an ActiveTrainer learns from the samples that an edge has sent."""
+"""The retraining process: an ActiveTrainer learns from the samples sent by an edge."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.supervised.datasets import make_sources
 
 
 def handlers() -> dict[str, Handler]:
-    """Return what this process can be asked to do."""
+    """Return the message handlers of this process."""
     return {"retrain": _retrain}
 
 
@@ -29,7 +29,7 @@ def _retrain(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
 
 
 def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> str:
-    """Train, or go on training, the run of this name; keep the weights; return the candidate's name."""
+    """Start or resume the run of this name; save the weights; return the candidate's name."""
     assert isinstance(config, ActiveConfig)
     found = read_tensors(samples)
     trainer = make_trainer(config, Examples(found["inputs"], found["targets"]))
@@ -44,7 +44,7 @@ def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> st
 
 
 def make_trainer(config: ActiveConfig, samples: Examples) -> ActiveTrainer:
-    """Return the trainer whose pool are these samples; validation and test data are the config's."""
+    """Return the trainer with these samples as its pool; validation and test data are the config's."""
     no_loaders = dict.fromkeys(("train", "validation", "test"))
     sources, _ = make_sources(config, no_loaders, has_evaluator=False)
     return ActiveTrainer(

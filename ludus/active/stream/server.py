@@ -1,4 +1,4 @@
-"""The datacenter's door: it listens on loopback, lets those in who know the secret, and answers them."""
+"""The datacenter's server: it listens on loopback, authenticates edges by the secret, and answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _IDLE_SECONDS = 3600.0
 
 
 class Server:
-    """Serves edges, a thread for each, until it is told to stop."""
+    """Serves edges, a thread for each, until it is stopped."""
 
     def __init__(
         self, link: LinkConfig, secret: bytes, datacenter: Datacenter, *, ends_with_edge: bool,
@@ -40,7 +40,7 @@ class Server:
             ) from None
 
     def serve(self) -> None:
-        """Answer, and tend to the retraining, in the thread that calls this."""
+        """Answer edges, and run the retraining in the calling thread."""
         self._tell(f"listening on 127.0.0.1:{self._link.port}")
         self._door.settimeout(0.05)
         with self._door:
@@ -82,7 +82,7 @@ class Server:
             self._places.release()
 
     def _talk(self, connection: Connection) -> bool:
-        """Answer an edge until it is done; return whether it has come to the end of its stream."""
+        """Answer an edge until it disconnects; return whether it has finished its stream."""
         while not self.is_over.is_set():
             message = connection.receive(_IDLE_SECONDS)
             try:
@@ -110,7 +110,7 @@ class Server:
 
 @contextlib.contextmanager
 def _told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Say why an edge is gone, and go on."""
+    """Report why an edge is gone, and continue."""
     try:
         yield
     except LinkLost as error:

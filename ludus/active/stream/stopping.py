@@ -1,4 +1,4 @@
-"""A first SIGINT, SIGTERM or SIGHUP ends an edge or a datacenter in order; a second Ctrl-C at once."""
+"""Signals: a first SIGINT, SIGTERM or SIGHUP stops an edge or datacenter cleanly; a second Ctrl-C at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """Call `stop` at the first signal inside, and give the signals heard; in the main thread only."""
+    """Call `stop` at the first signal inside, and yield the signals received; main thread only."""
     heard: list[int] = []
 
     def hear(number: int, frame: FrameType | None) -> None:

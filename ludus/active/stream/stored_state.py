@@ -1,9 +1,9 @@
-"""The state of an edge or a datacenter on the disk: replaced whole, and believed only if it is unchanged.
+"""The state of an edge or datacenter on disk: replaced atomically, and verified by its hash.
 
 state.json                   whose folder it is, the state, and the hash of the tensors it names
 state_<number>.safetensors   written before it; a kill leaves the old pair or the new one
 
-The folder is claimed before anything else is written there, so what lies in it unclaimed is somebody else's.
+The folder is claimed before anything else is written there, so files in an unclaimed folder are foreign.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ FORMAT = 2
 _STATE = "state.json"
 _MAX_STATE = 1 << 24
 _TENSORS = re.compile(r"state_[0-9]+\.safetensors")
-# What there is before a folder is claimed: its lock, and a claim that was killed half way.
+# The files before a folder is claimed: its lock, and an interrupted claim.
 _BEFORE_CLAIM = re.compile(r"LOCK|state\.json\.tmp-[0-9]+")
 _MOST_NAMED = 3
 
 
 class StoredState:
-    """What a folder remembers of whoever was at work in it."""
+    """The saved state of a folder and its owner."""
 
     def __init__(self, storage: LocalStorage, owner: str) -> None:
         self._storage, self._owner, self._number = storage, owner, 0
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Put a state in the place of the last one; after this it survives a kill."""
+        """Replace the last state; after this it survives a kill."""
         tree, tensors, _ = encode(dict(state), keep=_copied)
         self._number += 1
         name, data = f"state_{self._number}.safetensors", save(tensors)
         self._storage.write(name, data)
         self._put(tree, hashlib.sha256(data).hexdigest())
-        # All others, for a kill may have left one behind.
+        # All others, as a kill may have left one behind.
         for other in self._storage.names(""):
             if _TENSORS.fullmatch(other) and other != name:
                 self._storage.remove(other)
@@ -56,7 +56,7 @@ class StoredState:
         self._storage.write(_STATE, dump_json({**note, "seal": _seal(note)}))
 
     def _claim(self) -> None:
-        """Make a folder in which nobody has begun anything this owner's; refuse one that holds files."""
+        """Claim an unused folder for this owner; refuse one that holds files."""
         place, names = self._storage.place, self._storage.names("")
         if "run.json" in names:
             raise RunError(
@@ -72,9 +72,9 @@ class StoredState:
         self._put(None, None)
 
     def read(self) -> dict[str, Any] | None:
-        """Return the last state; None where there is none, and the folder is this owner's from now on.
+        """Return the last state; None if there is none, and the folder is claimed for this owner.
 
-        Raise CheckpointError if the state has changed, RunError if the folder is somebody else's.
+        Raise CheckpointError if the state was altered, RunError if the folder has another owner.
         """
         if not self._storage.exists(_STATE):
             self._claim()

@@ -1,4 +1,4 @@
-"""What a datacenter remembers of one edge: who it is, and how its model does there, if it looks."""
+"""A datacenter's record of one edge: its identity, and its drift detection if that is done here."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ludus.core import states
 
 
 class Watch:
-    """A part: each window and each reset of an edge counts once, however often it is told."""
+    """Counts each window and each reset of an edge once, however often it is sent; a part."""
 
     def __init__(self, life: str, estimation: TriggerConfig | None, *, seed: int) -> None:
         self.life = life
-        """Drawn by an edge when it begins; one that begins anew has another."""
+        """A random identifier of the edge's run; a restarted edge has another."""
         self.trigger = None if estimation is None else Trigger(estimation, seed=seed)
         self._last_window, self._last_reset = -1, -1
         self._last_verdict: dict[str, Any] = {}
 
     def look(self, number: int, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-        """Return the verdict on a window; the window of the same number has the same one."""
+        """Return the verdict on a window; the same for the same number."""
         if self.trigger is None:
             raise WireError("an edge asks for a state estimation, and the datacenter does none")
         if number != self._last_window:
@@ -37,7 +37,7 @@ class Watch:
         return dict(self._last_verdict)
 
     def reset(self, number: int, *, is_retrained: bool) -> None:
-        """Take note, once for each number, that the edge has another model, or that there is none for it."""
+        """Record, once for each number, that the edge's model was retrained, or that this failed."""
         if self.trigger is not None and number != self._last_reset:
             if is_retrained:
                 self.trigger.retrained()
@@ -53,7 +53,7 @@ class Watch:
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         names = ("life", "last_window", "last_reset", "last_verdict", "trigger")
         states.check_keys(state, *names)
         if (state["trigger"] is None) != (self.trigger is None):
@@ -70,7 +70,7 @@ class Watch:
 
 
 def _window(tensors: Mapping[str, Tensor]) -> Window:
-    """Return what an edge has sent as a window; raise WireError for what no edge would send."""
+    """Return the sent tensors as a window; raise WireError if they are not valid."""
     log_probs, targets = tensors.get("log_probs"), tensors.get("targets")
     features = tensors.get("features")
     if log_probs is None or log_probs.ndim != 2 or not log_probs.is_floating_point():

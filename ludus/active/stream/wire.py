@@ -1,11 +1,11 @@
-"""An authenticated connection: JSON headers and tensors, each message with a proof that it is the peer's.
+"""An authenticated connection: messages of JSON headers and tensors, each with an HMAC of the peer.
 
     a message   length of the header (4 bytes), length of the tensors (8), header, tensors, proof (32)
 
-Both sides know a secret, which never travels. When they meet, each sends a nonce and proves with both that
-it knows the secret; a key for this connection alone is derived from the three. A proof is an HMAC-SHA256
-with that key over who speaks, the number of the message, and all of it: a message cannot be changed, sent
-again, sent back, or used in another connection. Nothing is encrypted: the connection is for loopback.
+Both sides share a secret, which is never sent. At the start each sends a nonce and proves with both that it
+knows the secret; a key for this connection alone is derived from the three. A proof is an HMAC-SHA256 with
+that key over the sender, the number of the message, and its content: a message cannot be changed, replayed,
+reflected, or used in another connection. Nothing is encrypted: the connection is for loopback.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PROOF = hashlib.sha256().digest_size
 
 
 class WireError(LudusError):
-    """What came over a connection is no message of the peer's; the connection is of no more use."""
+    """Received data is not a valid message of the peer; the connection is no longer usable."""
 
 
 class LinkLost(LudusError):
@@ -47,7 +47,7 @@ class LinkLost(LudusError):
 
 
 class Message(NamedTuple):
-    """What one side tells the other."""
+    """A message from one side to the other."""
 
     kind: str
     header: Mapping[str, Any]
@@ -60,10 +60,10 @@ class Connection:
     def __init__(
         self, end: socket.socket, *, role: Role, secret: bytes, max_bytes: int, timeout: float
     ) -> None:
-        """Greet the other side; raise WireError if it does not know the secret."""
+        """Do the handshake; raise WireError if the other side does not know the secret."""
         self._end, self._role, self._max_bytes = end, role, max_bytes
         self.timeout = timeout
-        """How many seconds a whole message may take."""
+        """Timeout of a whole message in seconds."""
         self._num_sent = self._num_received = 0
         end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
@@ -115,7 +115,7 @@ class Connection:
         self._write(lengths + text + data + proof)
 
     def receive(self, timeout: float | None = None) -> Message:
-        """Return the next message, once it is known to be the peer's; `timeout` is for its beginning."""
+        """Return the next message, authenticated; `timeout` is for its beginning."""
         lengths = self._read(_LENGTHS.size, self.timeout if timeout is None else timeout)
         num_text, num_data = _LENGTHS.unpack(lengths)
         if num_text > MAX_HEADER or num_data > self._max_bytes:
@@ -138,7 +138,7 @@ class Connection:
         return Message(kind, header, _tensors(data) if data else {})
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._end.close()
 
     def _prove(self, role: Role, number: int, *pieces: bytes) -> bytes:
@@ -149,7 +149,7 @@ class Connection:
         self._write(_LENGTHS.pack(len(text), 0) + text)
 
     def _hear(self) -> dict[str, Any]:
-        """Return a greeting: short, for nobody has proved anything yet."""
+        """Return a greeting: limited in size, as the peer is not authenticated yet."""
         num_text, num_data = _LENGTHS.unpack(self._read(_LENGTHS.size, self.timeout))
         if num_text > _MAX_GREETING or num_data:
             raise WireError(

@@ -1,4 +1,4 @@
-"""ActiveTrainer: rounds of asking for labels and of fitting, on one model or the best of several."""
+"""ActiveTrainer: rounds of querying labels and fitting, on one model or the best of several."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from ludus.supervised.watchers import make_judge
 
 @register_trainer("active")
 class ActiveTrainer(Modelled):
-    """Asks for the labels it needs, and learns from them.
+    """Active learning: queries labels for the most informative examples, and learns from them.
 
     train
       round x max_rounds
@@ -55,7 +55,7 @@ class ActiveTrainer(Modelled):
     """
 
     Config = ActiveConfig
-    # The model at hand, and what moves it, are saved through `Current`.
+    # The current model and its optimizer are saved through `Current`.
     derived = (*Modelled.derived, "model", "update", "flat", "optimizer", "fitting")
 
     asked_once = ("oracle",)
@@ -70,7 +70,7 @@ class ActiveTrainer(Modelled):
         model: object = None,
         test_loader: object = None,
     ) -> None:
-        """Take a complete config, or one model or several and a short training_config."""
+        """Accept a complete config, or one model or several and a short training_config."""
         super().__init__(
             config,
             training_config,
@@ -83,21 +83,21 @@ class ActiveTrainer(Modelled):
         self._features_of: Of | None = None
 
     def set_oracle(self, function: Answer) -> None:
-        """Let this function answer: it is given inputs and their rows, and returns a label for each."""
+        """Use this function as the oracle: it takes inputs and their rows, and returns their labels."""
         if not callable(function):
             raise ConfigError(f"a {type(function).__name__} cannot answer; give a function")
         self._function = function
         self.note_given(oracle=function)
 
     def set_features(self, function: Of) -> None:
-        """Let this function of the model and a batch of inputs give the features of examples."""
+        """Use this function of the model and a batch of inputs for the features of examples."""
         if not callable(function):
             raise ConfigError(f"a {type(function).__name__} gives no features; give a function")
         self._features_of = function
         self.note_given(features=function)
 
     def prepare(self, *, max_steps: int | None) -> None:
-        """Build the pool, the models, and what chooses and answers."""
+        """Build the pool, the models, the strategy and the oracle."""
         if max_steps is not None:
             raise ConfigError(
                 "an active run is as long as max_rounds; fit(max_steps=...) is for other trainers"
@@ -164,7 +164,7 @@ class ActiveTrainer(Modelled):
         return oracle
 
     def _num_classes(self) -> int | None:
-        """Return how many classes the model tells apart; None where it predicts numbers."""
+        """Return the number of classes of the model; None for regression."""
         if self.config.loss != "cross_entropy":
             return 2 if self.config.loss == "binary_cross_entropy" else None
         with torch.no_grad(), self.model.evaluating():
@@ -176,14 +176,14 @@ class ActiveTrainer(Modelled):
             Every(self.config.log_every_opt_steps, "opt_steps"), Every(1, "epoch"), Every(1, "round")
         ]  # fmt: skip
         self.write_log = WriteLog(self.run.log, intervals)
-        # Early stopping ends the epochs of a round, and the round goes on.
+        # Early stopping ends the epochs of a round, and the round continues.
         self.judge = make_judge(self.config, leave_loop(EPOCH))
 
     def checkpoint_name(self, run: Run) -> str:
         return named_in_full(self, super().checkpoint_name(run))
 
     def plan(self) -> Repeat:
-        """Return rounds of asking, labelling, fitting and testing."""
+        """Return rounds of querying, labelling, fitting and testing."""
         return rounds(
             self.config, self.fitting.loop(), query=self.asking.query, label=self.asking.label,
             select_model=self._select, take_best=self._take_best, test=self._test,
@@ -191,7 +191,7 @@ class ActiveTrainer(Modelled):
         )  # fmt: skip
 
     def parts(self) -> Mapping[str, Stateful]:
-        """Return the pool first: what is learnt from depends on it."""
+        """Return the pool first: the training batches depend on it."""
         return {
             "pool": self.pool,
             "candidates": self.candidates,
@@ -204,7 +204,7 @@ class ActiveTrainer(Modelled):
         }
 
     def consulted(self) -> Mapping[str, object]:
-        """Return what chooses, what answers, and what gives features."""
+        """Return the strategy, the oracle, and the features function."""
         oracle = getattr(self, "oracle", None) if self._function is None else self._function
         strategy = getattr(self, "strategy", None)
         own = {"oracle": oracle, "strategy": strategy, "features": self._features_of}
@@ -218,7 +218,7 @@ class ActiveTrainer(Modelled):
             self.update.begin_mean()
 
     def _test(self, run: Run) -> Mapping[str, float]:
-        """Measure the model of this round; on test data, which has decided nothing."""
+        """Test this round's model on the test data, which no decision has used."""
         metrics = self.evaluate(self.evaluators["test"]) if "test" in self.evaluators else {}
         if (calibration := self.config.calibration) is not None:
             ema, data = self.update.ema, self.evaluators

@@ -1,1 +1,1 @@
-"""How networks act: computed in NumPy where that can be, and what their outputs mean."""
+"""Action selection: forward passes in NumPy where possible, and action distributions."""

@@ -7,7 +7,7 @@ from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec
 
 
 def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:
-    """Return the env's actions, or say that this agent needs actions that can be listed."""
+    """Return the env's discrete action space; raise ConfigError if it is another kind."""
     if not isinstance(spec.action, DiscreteActions):
         other = "sac or ppo" if isinstance(spec.action, BoxActions) else "ppo"
         raise ConfigError(
@@ -18,7 +18,7 @@ def discrete_actions(kind: str, spec: EnvSpec) -> DiscreteActions:
 
 
 def box_actions(kind: str, spec: EnvSpec) -> BoxActions:
-    """Return the env's actions, or say that this agent needs continuous ones with bounds."""
+    """Return the env's bounded continuous action space; raise ConfigError if it is another kind."""
     if not isinstance(spec.action, BoxActions):
         raise ConfigError(
             f"'{kind}' chooses continuous actions, but those of {spec.name} are"

@@ -1,4 +1,4 @@
-"""Acting by the values of actions, with exploration: what DQN and IQN share.
+"""Action selection by Q-values, with exploration; shared by DQN and IQN.
 
 Shapes: N envs, D numbers of an observation, A actions.
 """
@@ -17,7 +17,7 @@ from ludus.nn.schedules import Schedule, ScheduleSection, highest, too_long
 from ludus.rl.acting.net import Masks, Net, best_of, draw_categorical, masked
 from ludus.rl.off_policy import TargetConfig
 
-# A mixin: a config has these keys beside those of OffPolicyConfig and RLConfig.
+# A mixin: a config has these keys in addition to those of OffPolicyConfig and RLConfig.
 if TYPE_CHECKING:
     from ludus.rl.off_policy import OffPolicyConfig as _Beside
 else:
@@ -25,17 +25,17 @@ else:
 
 
 class ExplorationConfig(StrictConfig):
-    """How an agent with values for each action tries others than the best."""
+    """Exploration of an agent with Q-values: epsilon-greedy or softmax."""
 
     kind: Literal["epsilon", "softmax"]
-    """epsilon acts at random with this probability; softmax draws by value over this temperature."""
+    """epsilon: a random action with this probability; softmax: sampled by Q / this temperature."""
     initial: NonNegativeFloat
     """The probability or temperature at the beginning."""
     schedule: ScheduleSection
     """How it changes with the env steps."""
 
     def problems(self) -> Iterator[str]:
-        """Yield a probability that is none."""
+        """Yield a message if epsilon is not a probability."""
         if self.kind != "epsilon":
             return
         if self.initial > 1:
@@ -45,17 +45,17 @@ class ExplorationConfig(StrictConfig):
 
 
 class ValueConfig(_Beside):
-    """The keys of agents that learn the value of every action, beside those of OffPolicyConfig."""
+    """The keys of agents that learn Q-values, in addition to those of OffPolicyConfig."""
 
     target: TargetConfig
-    """How the target network follows."""
+    """How the target network is updated."""
     exploration: ExplorationConfig
-    """How other actions than the best are tried while training."""
+    """How the agent explores while training."""
     double: bool
-    """Choose the next action by the network that learns and value it by the target's."""
+    """Double Q-learning: the online network chooses the next action, the target network values it."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         yield from super().problems()
         if getattr(self, self.counted_in) is not None:
             path = "exploration.schedule"
@@ -63,7 +63,7 @@ class ValueConfig(_Beside):
 
 
 class ValueActing:
-    """Chooses the action of the highest value, or explores: epsilon-greedy or softmax."""
+    """Chooses the action with the highest Q-value, or explores: epsilon-greedy or softmax."""
 
     def __init__(
         self,
@@ -71,12 +71,12 @@ class ValueActing:
         actions: DiscreteActions,
         values: Net,
     ) -> None:
-        """`values` returns numbers that order the actions, (N, A), for observations (N, D)."""
+        """`values` returns scores that rank the actions, (N, A), for observations (N, D)."""
         exploration = config.exploration
         self.rate = Schedule(
             exploration.schedule, initial=exploration.initial, run_steps=config.run_env_steps
         )
-        """Epsilon, or the temperature, by env steps."""
+        """Epsilon, or the temperature, as a schedule over env steps."""
         self._is_softmax = exploration.kind == "softmax"
         self._learning_starts = config.learning_starts
         self._actions = actions
@@ -89,7 +89,7 @@ class ValueActing:
         num_env_steps: int,
         generator: np.random.Generator,
     ) -> NDArray[np.int64]:
-        """Return an action for each env: at random before learning starts, then by exploration."""
+        """Return an action for each env: random before learning starts, then with exploration."""
         count = len(obs_ND)
         if num_env_steps < self._learning_starts:
             return self._random(count, masks_NA, generator)
@@ -98,7 +98,7 @@ class ValueActing:
             logits_NA = self._values(obs_ND) / max(rate, 1e-8)
             return draw_categorical(masked(logits_NA, masks_NA), generator)
         if count == 1:
-            # The common case of one env pays for a network only where it is asked.
+            # The common case of one env: the network is evaluated only if the action is not random.
             if generator.random() < rate:
                 return self._random(1, masks_NA, generator)
             return best_of(self._values(obs_ND), masks_NA)
@@ -109,11 +109,11 @@ class ValueActing:
         return best_N
 
     def greedy(self, obs_ND: NDArray[Any], masks_NA: Masks) -> NDArray[np.int64]:
-        """Return the action of the highest value for each env."""
+        """Return the action with the highest Q-value for each env."""
         return best_of(self._values(obs_ND), masks_NA)
 
     def to_env(self, actions_N: NDArray[Any]) -> NDArray[Any]:
-        """Return the actions as the env numbers them."""
+        """Return the actions in the env's numbering."""
         start = self._actions.start
         return actions_N + start if start else actions_N
 

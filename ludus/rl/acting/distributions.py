@@ -1,4 +1,4 @@
-"""The distribution over actions that a policy's outputs stand for, for each kind of action space.
+"""Action distributions: what a policy's outputs parametrise, for each kind of action space.
 
 Shapes: N envs, B batch, A logits, K numbers of an action.
 """
@@ -27,14 +27,14 @@ Array = NDArray[Any]
 
 
 class ActionDistribution(Protocol):
-    """One kind of action; drawing is done in NumPy, learning in torch."""
+    """A distribution over one kind of action; sampled in NumPy, differentiated in torch."""
 
     width: int
-    """How many numbers an action has."""
+    """Number of components of an action."""
     num_outputs: int
-    """How many numbers the network gives."""
+    """Number of outputs of the network."""
     num_deviations: int
-    """How many deviations are learned besides."""
+    """Number of standard deviations learned in addition to the outputs."""
 
     def draw(
         self, outputs: Array, log_std: Array | None, masks: Masks, generator: np.random.Generator
@@ -50,7 +50,7 @@ class ActionDistribution(Protocol):
 
 
 def distribution_of(spec: EnvSpec) -> ActionDistribution:
-    """Return the distribution over the actions of an env."""
+    """Return the action distribution for an env."""
     if isinstance(spec.action, DiscreteActions):
         return Categorical(spec.action)
     if isinstance(spec.action, MultiDiscreteActions):
@@ -59,7 +59,7 @@ def distribution_of(spec: EnvSpec) -> ActionDistribution:
 
 
 class Categorical:
-    """One of several actions, by logits."""
+    """One discrete action, given by logits."""
 
     width, num_deviations = 1, 0
 
@@ -88,7 +88,7 @@ class Categorical:
 
 
 class MultiCategorical:
-    """Several choices at once, each by its own block of logits."""
+    """Several discrete choices at once, each with its own block of logits."""
 
     num_deviations = 0
 
@@ -123,7 +123,7 @@ class MultiCategorical:
 
 
 class Gaussian:
-    """Continuous numbers around a mean; what is remembered is the draw, what the env gets is clipped."""
+    """Continuous actions around a mean; the raw sample is stored, the env gets it clipped."""
 
     def __init__(self, actions: BoxActions) -> None:
         self._low, self._high = actions.low, actions.high

@@ -1,4 +1,4 @@
-"""Compute a network for acting: in NumPy on the memory of its weights where that can be, else in torch."""
+"""Forward passes for acting: in NumPy on the memory of the weights where possible, else in torch."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ludus.rl.networks.mlp import MlpBody
 from ludus.rl.sampling.normalise import Normaliser
 
 Net = Callable[[NDArray[Any]], NDArray[Any]]
-"""From observations, a row each, to outputs."""
+"""A function from observations to outputs, one row each."""
 Masks = NDArray[np.bool_] | None
-"""(N, A): which actions are allowed; None where the env does not say."""
+"""Action masks (N, A): which actions are allowed; None where the env has no masks."""
 
 _LEAST_DRAW = np.float32(1e-30)
 
@@ -29,13 +29,13 @@ def acting_net(
     device: torch.device,
     obs_shape: tuple[int, ...],
 ) -> Net:
-    """Return a function from observations to outputs, one row each, without a gradient, in eval mode.
+    """Return a function from observations to outputs, one row each: no gradient, eval mode.
 
     A small network costs less in NumPy than the framework's own overhead; it reads the weights where
-    the learner changes them, so it is never out of date. What it returns may be reused by its next
-    call.
+    the learner changes them, so it is never out of date. The returned array may be overwritten by
+    the next call.
     """
-    # The layers themselves, where a body is nothing but layers: each call on the way costs time.
+    # The layers themselves, where a body only chains layers: each intermediate call costs time.
     module = nn.Sequential(*[m.layers if isinstance(m, MlpBody) else m for m in modules])
     steps = numpy_steps(module) if device.type == "cpu" else None
 
@@ -54,7 +54,7 @@ def acting_net(
 
 
 def _agree(by_numpy: Net, by_torch: Net, obs_shape: tuple[int, ...]) -> bool:
-    """Return whether NumPy, which flattens observations at once, comes to what torch comes to."""
+    """Return whether NumPy, which flattens observations first, gives the same result as torch."""
     if len(obs_shape) == 1:
         return True
     obs_ND = np.linspace(-1, 1, 2 * math.prod(obs_shape), dtype=np.float32).reshape(2, *obs_shape)
@@ -66,8 +66,8 @@ def _agree(by_numpy: Net, by_torch: Net, obs_shape: tuple[int, ...]) -> bool:
 
 
 def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Draw one action a row with probability proportional to exp(logit)."""
-    # The least of exponential draws, each divided by its weight, falls on an action in proportion.
+    """Sample one action per row with probability proportional to exp(logit)."""
+    # The argmin of exponential draws divided by their weights is distributed by those weights.
     draws_NA = generator.standard_exponential(logits_NA.shape, dtype=np.float32)
     # One draw in millions is 0, whose logarithm would win against any mask.
     np.maximum(draws_NA, _LEAST_DRAW, out=draws_NA)
@@ -77,14 +77,14 @@ def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) ->
 
 
 def best_of(values_NA: NDArray[Any], masks_NA: Masks) -> NDArray[np.int64]:
-    """Return the action with the largest value in each row, among those allowed."""
+    """Return the argmax of each row among the allowed actions."""
     best: NDArray[np.int64]
     best = (values_NA if masks_NA is None else masked(values_NA, masks_NA)).argmax(1)
     return best
 
 
 def masked(values_NA: NDArray[Any], masks_NA: Masks) -> NDArray[Any]:
-    """Return the values, those of forbidden actions made the least there is."""
+    """Return the values with those of masked actions set to the lowest number."""
     if masks_NA is None:
         return values_NA
     return np.where(masks_NA, values_NA, np.float32(-3.0e38))

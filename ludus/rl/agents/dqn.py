@@ -1,4 +1,4 @@
-"""DQN: learn the value of every action, act by the best one.
+"""DQN: deep Q-learning, which learns the value of every action and takes the best one.
 
 Shapes: N envs, B batch, A actions.
 """
@@ -33,16 +33,16 @@ from ludus.seeds import derive, forked
 
 
 class DqnConfig(ValueConfig, OffPolicyConfig, RLConfig):
-    """Everything that decides a DQN run."""
+    """The complete config of a DQN run."""
 
     dueling: bool
-    """Learn a state's value and each action's advantage apart."""
+    """Dueling heads: separate state value and action advantages."""
     huber: PositiveFloat | None
-    """From which size on an error counts in proportion rather than squared; null always squares."""
+    """Delta of the Huber loss, which is linear beyond it; null is the squared error."""
 
 
 class QNetwork(nn.Module):
-    """A body, and a value for each action on top of it."""
+    """A body with a Q-value head for each action."""
 
     def __init__(self, body: nn.Module, num_actions: int, *, dueling: bool) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class QNetwork(nn.Module):
         self.value = head(num_features, 1, gain=None) if dueling else None
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Return the value of each action, one row an observation."""
+        """Return the Q-values, one row per observation."""
         features = self.body(obs)
         advantages: Tensor = self.advantage(features)
         if self.value is None:
@@ -82,8 +82,7 @@ class Dqn(Agent):
             )
         self.target = Target(self.learner)
         self._network = network
-        # A state's value is the same for all its actions, so it changes neither the best one nor the
-        # odds between them.
+        # The state value is the same for all actions, so it changes neither the argmax nor the softmax.
         layers = [network.body, network.advantage]
         self.values = acting_net(layers, self.normaliser, device, spec.obs_shape)
         self.acting = ValueActing(config, actions, self.values)
@@ -97,25 +96,25 @@ class Dqn(Agent):
         return ("q",)
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return an action for each env; explore while training."""
+        """Return an action for each env, with exploration while training."""
         if not self.is_training:
             return self.acting.greedy(obs_ND, masks)
         return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
-        """Return the best action for each env."""
+        """Return the greedy action for each env."""
         return self.to_env(self.acting.greedy(obs_ND, masks))
 
     def to_env(self, actions: Action) -> Action:
-        """Return the actions as the env numbers them."""
+        """Return the actions in the env's numbering."""
         return self.acting.to_env(actions)
 
     def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return how much is explored now."""
+        """Return the current epsilon or temperature."""
         return {"rollout/exploration_rate": self.acting.rate(num_env_steps)}
 
     def exported_policy(self) -> ExportedPolicy:
-        """Return the network of Q-values, of which the greatest is chosen."""
+        """Return the Q-network, whose argmax is the action."""
         network = self._network
         if network.value is None:
             return ExportedPolicy("greedy", network.body, {"q": network.advantage})
@@ -123,14 +122,14 @@ class Dqn(Agent):
         return ExportedPolicy("greedy", network.body, heads)
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return rows, images, weights and numbers of zeros."""
+        """Return zeros in the shapes of rows, images, importance weights and numbers."""
         rows, images, weights = example_batch(self.config, self.layout, self.device)
         return rows, images, weights, rows.new_zeros(1)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return the TD error of each transition, where priorities are kept.
+        """Learn from a batch; return the TD errors if replay is prioritised, else None.
 
-        The next call overwrites what is returned.
+        The next call overwrites the returned array.
         """
         errors = self._learn(batch.rows, batch.images, batch.weights, numbers=(learning_rate,))
         follow_if_due(self.target, self.config.target, num_opts)

@@ -1,4 +1,4 @@
-"""IQN: learn the whole distribution of each action's return, act by its mean.
+"""IQN, implicit quantile networks: learns the distribution of returns and acts by its mean.
 
 Shapes: N envs, B batch, A actions, F features, Q quantiles, C cosines.
 """
@@ -36,28 +36,28 @@ from ludus.seeds import derive, forked
 
 
 class IqnConfig(ValueConfig, OffPolicyConfig, RLConfig):
-    """Everything that decides an IQN run."""
+    """The complete config of an IQN run."""
 
     quantiles: Positive
-    """How many quantiles of each prediction are compared in an update."""
+    """Number of quantile samples of each prediction in the loss (N in the paper)."""
     target_quantiles: Positive
-    """How many quantiles of each target they are compared with."""
+    """Number of quantile samples of each target (N' in the paper)."""
     acting_quantiles: Positive
-    """How many evenly spaced quantiles the mean of an action is taken over."""
+    """Number of evenly spaced quantiles whose mean is an action's Q-value when acting."""
     cosines: Positive
-    """How many cosines describe a quantile to the network."""
+    """Number of cosines in the embedding of a quantile."""
     kappa: PositiveFloat
-    """From which size on an error counts in proportion rather than squared."""
+    """Threshold of the quantile Huber loss, which is linear beyond it."""
 
 
 class QuantileNetwork(nn.Module):
-    """A body, an embedding of quantiles that scales its features, and a value for each action."""
+    """A body, a cosine embedding of quantiles that scales its features, and a head per action."""
 
     def __init__(self, body: nn.Module, num_actions: int, cosines: int) -> None:
         super().__init__()
         self.body, num_features = body, features_of(body)
         self.embed = nn.Linear(cosines, num_features)
-        # Scales begin around 1: the network first learns what does not depend on the quantile.
+        # Scales start around 1: the network first learns what does not depend on the quantile.
         nn.init.ones_(self.embed.bias)
         self.value = head(num_features, num_actions, gain=None)
         self.num_cosines = cosines
@@ -65,8 +65,8 @@ class QuantileNetwork(nn.Module):
     def forward(self, obs: Tensor, fractions: Tensor) -> Tensor:
         """Return the quantile of each action's return at each fraction, (B, Q, A).
 
-        Fractions (B, Q) are each observation's own. Where all share the same, (Q,), their mean is
-        returned, (B, A): what follows the embedding is linear, so the embedding's own mean will do.
+        Fractions (B, Q) differ by observation. If all share the same, (Q,), the mean over them is
+        returned, (B, A): the layers after the embedding are linear, so its mean suffices.
         """
         features_BF = self.body(obs)
         scales = torch.relu(self.embed(cosines_of(fractions, self.num_cosines)))
@@ -84,7 +84,7 @@ def cosines_of(fractions: Tensor, count: int) -> Tensor:
 
 
 class Iqn(Agent):
-    """Implicit quantile networks."""
+    """Implicit quantile networks: learns the distribution of returns."""
 
     config: IqnConfig
     metric_names = ("loss", "grad_norm", "q_mean")
@@ -112,7 +112,7 @@ class Iqn(Agent):
         count = config.acting_quantiles
         self._middles_Q = (torch.arange(count, device=device) + 0.5) / count
         self._scale_F: NDArray[Any] | None = None
-        # Drawn on the CPU so that every device learns from the same quantiles.
+        # Sampled on the CPU so that every device learns from the same quantiles.
         shape = (config.batch_size, config.quantiles + config.target_quantiles)
         self._drawn = torch.empty(shape)
 
@@ -125,28 +125,28 @@ class Iqn(Agent):
         return ("q",)
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return an action for each env; explore while training."""
+        """Return an action for each env, with exploration while training."""
         if not self.is_training:
             return self.acting.greedy(obs_ND, masks)
         return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
-        """Return the best action for each env."""
+        """Return the greedy action for each env."""
         return self.to_env(self.acting.greedy(obs_ND, masks))
 
     def to_env(self, actions: Action) -> Action:
-        """Return the actions as the env numbers them."""
+        """Return the actions in the env's numbering."""
         return self.acting.to_env(actions)
 
     def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return how much is explored now."""
+        """Return the current epsilon or temperature."""
         return {"rollout/exploration_rate": self.acting.rate(num_env_steps)}
 
     def values(self, obs_ND: Action) -> Action:
-        """Return the mean of each action's return."""
+        """Return the Q-value of each action: the mean of its return distribution."""
         network = self._network
         if self._scale_F is None:
-            # What follows the embedding is linear, so the mean over quantiles can be taken here.
+            # The layers after the embedding are linear, so the mean over quantiles can be taken here.
             self._scale_F = self.feature_scale()
             self._weight_FA = network.value.weight.detach().cpu().numpy().T.copy()
             self._bias_A = network.value.bias.detach().cpu().numpy().copy()
@@ -154,7 +154,7 @@ class Iqn(Agent):
         return out
 
     def feature_scale(self) -> NDArray[Any]:
-        """Return by how much the quantiles scale each feature, on average, (F,)."""
+        """Return the mean scale of each feature over the quantiles, (F,)."""
         network = self._network
         with torch.inference_mode():
             cosines = cosines_of(self._middles_Q, self.config.cosines)
@@ -162,21 +162,21 @@ class Iqn(Agent):
         return scale
 
     def exported_policy(self) -> ExportedPolicy:
-        """Return the network of mean quantiles, of which the greatest is chosen."""
+        """Return the network of mean quantiles, whose argmax is the action."""
         network = self._network
-        # Scaling what a layer is given is scaling its weights.
+        # Scaling the inputs of a layer is the same as scaling its weights.
         weight = network.value.weight.detach().cpu().numpy() * self.feature_scale()
         value = Linear(weight.astype(np.float32), network.value.bias.detach().cpu().numpy())
         return ExportedPolicy("greedy", network.body, {"q": value})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return rows, images, weights, fractions and numbers of zeros."""
+        """Return zeros in the shapes of rows, images, importance weights, fractions and numbers."""
         batch = example_batch(self.config, self.layout, self.device)
         drawn = torch.zeros_like(self._drawn, device=self.device)
         return *batch, drawn, drawn.new_zeros(1)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch at quantiles drawn anew; the next call overwrites what is returned."""
+        """Learn from a batch at newly sampled quantiles; the next call overwrites the returned array."""
         if self._drawn.shape[0] != len(batch.rows):
             self._drawn = torch.empty(len(batch.rows), self._drawn.shape[1])
         self.generator.random(out=self._drawn.numpy(), dtype=np.float32)
@@ -221,18 +221,18 @@ class Iqn(Agent):
         return sizes_B
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take up the weights of a trained policy."""
+        """Load the weights of a trained policy."""
         super().load_weights(weights)
         self._scale_F = None
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         super().load_state_dict(state)
         self._scale_F = None
 
 
 def _of_action(values_BQA: Tensor, index_B11: Tensor) -> Tensor:
-    """Return the quantiles of one action each, (B, Q)."""
+    """Return the quantiles of the chosen action of each row, (B, Q)."""
     index_BQ1 = index_B11.expand(-1, values_BQA.shape[1], 1)
     return values_BQA.gather(2, index_BQ1).squeeze(2)
 

@@ -1,4 +1,4 @@
-"""PPO: proximal policy optimisation, on the rollout just collected.
+"""PPO: proximal policy optimisation on each rollout as it is collected.
 
 Shapes: T steps, N envs, B batch, A logits, K numbers of an action.
 """
@@ -38,33 +38,33 @@ from ludus.rl.sampling.normalise import Moments
 from ludus.seeds import derive, forked
 
 Outputs = tuple[Tensor, Tensor, Tensor | None]
-"""The policy's outputs (B, A), the values (B,), and the log standard deviations, if there are."""
+"""The policy's outputs (B, A), the values (B,), and log_std for continuous actions, else None."""
 
 
 class PpoConfig(OnPolicyConfig, RLConfig):
-    """Everything that decides a PPO run."""
+    """The complete config of a PPO run."""
 
     policy_loss: Literal["clip", "kl"]
-    """Hold updates back by clipping their ratios (clip) or by a penalty on the KL divergence (kl); the
+    """The surrogate: clipped probability ratios (clip) or a penalty on the KL divergence (kl); the
     section of the other one is null."""
     clip: Scheduled | None
-    """How far a ratio may go from 1, by optimisation steps; null with policy_loss: kl."""
+    """Clip range of the probability ratio around 1, by optimisation steps; null with policy_loss: kl."""
     kl: KlConfig | None
     """The penalty on the KL divergence; null with policy_loss: clip."""
     target_kl: PositiveFloat | None
-    """End the passes over a rollout after an update that found a KL divergence of more than 1.5 times
-    this; null goes through all of them."""
+    """Early stopping of the passes over a rollout, after an update whose KL divergence exceeds 1.5 times
+    this; null makes all passes."""
     value_clip: PositiveFloat | None
-    """How far a value may move from the one before the updates; null lets it go."""
+    """Clip range of the value around its estimate before the updates; null does not clip."""
     value_coef: NonNegativeFloat
-    """How much the value's loss, half its mean squared error, counts beside the policy's."""
+    """Coefficient of the value loss, which is half the mean squared error."""
     entropy_coef: NonNegativeFloat
-    """How much the policy's entropy counts, against becoming deterministic too soon."""
+    """Coefficient of the entropy bonus, which keeps the policy from becoming deterministic too soon."""
     normalise_advantage: bool
-    """Bring the advantages of each minibatch to mean 0 and deviation 1."""
+    """Normalise the advantages of each minibatch to mean 0 and standard deviation 1."""
 
     def problems(self) -> Iterator[str]:
-        """Yield what only shows when keys are read together."""
+        """Yield the conflicts between keys."""
         yield from super().problems()
         other = "kl" if self.policy_loss == "clip" else "clip"
         if getattr(self, self.policy_loss) is None:
@@ -83,7 +83,7 @@ class PpoConfig(OnPolicyConfig, RLConfig):
 
 
 class ActorCritic(nn.Module):
-    """What a policy is made of, and the value of an observation."""
+    """The actor and the critic: policy outputs and the value of an observation."""
 
     def __init__(self, config: PpoConfig, spec: EnvSpec, distribution: ActionDistribution) -> None:
         super().__init__()
@@ -95,12 +95,12 @@ class ActorCritic(nn.Module):
         features = features_of(self.body)
         self.policy = head(features, distribution.num_outputs, gain=0.01)
         self.value = head(features, 1, gain=1.0)
-        # One deviation for each number of an action, whatever is observed.
+        # One log_std per action component, independent of the observation.
         count = distribution.num_deviations
         self.log_std = nn.Parameter(torch.zeros(count)) if count else None
 
     def forward(self, obs: Tensor) -> Outputs:
-        """Return the policy's outputs (B, A), the values (B,) and the log deviations, if there are."""
+        """Return policy outputs (B, A), values (B,) and, for continuous actions, log_std."""
         features = self.body(obs)
         own = features if self.value_body is None else self.value_body(obs)
         return self.policy(features), self.value(own).squeeze(1), self.log_std
@@ -132,7 +132,7 @@ class Ppo(Agent):
             max_grad_norm=config.max_grad_norm,
             precision=config.precision,
             highest_rate=config.highest_rate,
-            # It would pull the deviation towards 1, which is no smaller a policy.
+            # Weight decay would pull the standard deviation towards 1, which does not regularise.
             undecayed=("log_std",),
         )
         self._network = network
@@ -141,7 +141,7 @@ class Ppo(Agent):
             self.clip = Schedule(
                 config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
             )
-        # Both take observations as the network sees them: normalised already.
+        # Both take observations that are already normalised.
         self._outputs = acting_net([network.body, network.policy], None, device, spec.obs_shape)
         body = network.body if network.value_body is None else network.value_body
         values = acting_net([body, network.value], None, device, spec.obs_shape)
@@ -172,37 +172,36 @@ class Ppo(Agent):
         return self._outputs(seen)
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return a draw from the policy for each env."""
+        """Return a sampled action for each env."""
         if not self.is_training:
             return self.distribution.best(self._acting(obs_ND), masks)
         return self.distribution.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
-        """Return the likeliest action for each env."""
+        """Return the mode of the policy for each env."""
         return self.to_env(self.distribution.best(self._acting(obs_ND), masks))
 
     def to_env(self, actions: Action) -> Action:
-        """Return actions in the env's own units, within its bounds."""
+        """Return actions in the env's own units, clipped to its bounds."""
         return self.distribution.to_env(actions)
 
     def estimate(self, rollout: RolloutBuffer, moments: Sequence[Moments]) -> Tensor:
-        """Return one packed row for each step of a full rollout: what the updates learn from.
+        """Return one packed row for each step of a full rollout, for the updates to learn from.
 
-        `moments` are the normaliser's at each step and after the last; none where there is no
-        normaliser.
+        `moments` are the normaliser's at each step and after the last; empty without a normaliser.
         """
         self.watch.begin_rollout()
         return self.estimator(rollout, moments, self.normaliser)
 
     def exported_policy(self) -> ExportedPolicy:
-        """Return the network of the mean action, or of the logits of each action."""
+        """Return the network of the mean action, or of the logits."""
         network = self._network
         if isinstance(self.spec.action, BoxActions):
             return ExportedPolicy("gaussian", network.body, {"mean": network.policy})
         return ExportedPolicy("categorical", network.body, {"logits": network.policy})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return rows, images and numbers of zeros."""
+        """Return zeros in the shapes of rows, images and numbers."""
         images = None
         rows = torch.zeros(self.config.minibatch_size, self.rows.width, device=self.device)
         if self.rows.has_images:
@@ -210,7 +209,7 @@ class Ppo(Agent):
         return rows, images, rows.new_zeros(2)
 
     def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
-        """Improve the policy and the values on some rows of an estimate."""
+        """Update policy and value on a minibatch of estimated rows."""
         images = batch.images if self.rows.has_images else None
         clip_or_beta = self.watch.beta if self.clip is None else self.clip(num_opts)
         self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, clip_or_beta)))
@@ -235,11 +234,11 @@ class Ppo(Agent):
                 is_clipped=config.policy_loss == "clip", value_clip=config.value_clip,
                 value_coef=config.value_coef, entropy_coef=config.entropy_coef,
             )  # fmt: skip
-            # Logged as it is known elsewhere: the mean squared error itself, not half of it.
+            # Logged as other libraries do: the mean squared error itself, not half of it.
             return loss, (policy_loss, 2 * value_error, *others)
 
-        # A ratio compares with the policy that acted, so this one is computed in the same mode: with
-        # another dropout mask or other statistics of batch norm it would not begin at 1.
+        # The ratio is relative to the policy that acted, so this forward pass uses the same mode: with
+        # another dropout mask or other batch-norm statistics the ratio would not start at 1.
         loss, norm, more = self.learner.step(loss_fn, numbers[0], in_train_mode=False)
         self.learner.update_statistics(obs, norm=norm)
         self.count(loss, norm, *more)
@@ -247,11 +246,11 @@ class Ppo(Agent):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what every agent has, and how far this rollout's updates have gone."""
+        """Return the state of every agent, and the KL watch of this rollout's updates."""
         return {**super().state_dict(), "watch": self.watch.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Copy a saved state in."""
+        """Restore a saved state in place."""
         if "watch" in state:
             with states.within("watch"):
                 self.watch.check_state(state["watch"])
@@ -259,12 +258,12 @@ class Ppo(Agent):
         if "watch" in state:
             self.watch.load_state_dict(state["watch"])
         else:
-            # Saved before there was one: every pass was gone through.
+            # Saved before early stopping existed: every pass was made.
             opts = int(self.learner.optimizer.num_steps)
             self.watch.num_passes = -(-opts // self.config.num_minibatches)
 
     def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return the mean deviation of continuous actions."""
+        """Return the mean standard deviation of continuous actions."""
         log_std = self._log_std
         return {} if log_std is None else {"train/std": float(np.exp(log_std).mean())}
 

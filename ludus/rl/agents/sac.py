@@ -40,22 +40,22 @@ from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch, fo
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
 
-# Beyond these a deviation is as good as none, or as good as infinite.
+# log_std is clamped to this range.
 _LOG_STD = (-20.0, 2.0)
 
 
 class TemperatureConfig(StrictConfig):
-    """The temperature alpha, the weight of the entropy beside the return."""
+    """The temperature alpha: the weight of the entropy relative to the return."""
 
     initial: PositiveFloat
     """The temperature at the beginning."""
     learned: bool
-    """Move it so that the policy's entropy approaches the target; false keeps it as it is."""
+    """Learn alpha so that the policy's entropy approaches target_entropy; false keeps it constant."""
     target_entropy: float | None
-    """The entropy aimed at; null is minus the number of an action's numbers."""
+    """The target entropy; null is minus the dimension of the action."""
 
     def problems(self) -> Iterator[str]:
-        """Yield an aim that nothing moves towards."""
+        """Yield a message if there is a target entropy but the temperature is constant."""
         if not self.learned and self.target_entropy is not None:
             yield (
                 f"'target_entropy' is {self.target_entropy:g}, which means nothing where 'learned' is"
@@ -64,16 +64,16 @@ class TemperatureConfig(StrictConfig):
 
 
 class SacConfig(OffPolicyConfig, RLConfig):
-    """Everything that decides a SAC run."""
+    """The complete config of a SAC run."""
 
     target: TargetConfig
-    """How the target critics follow."""
+    """How the target critics are updated."""
     temperature: TemperatureConfig
-    """The temperature alpha: how much entropy counts beside the return."""
+    """The temperature alpha: the weight of the entropy relative to the return."""
 
 
 class Actor(nn.Module):
-    """A body, and the mean and log deviation of each number of an action."""
+    """A body with heads for the mean and log_std of each action component."""
 
     def __init__(self, body: nn.Module, width: int) -> None:
         super().__init__()
@@ -81,13 +81,13 @@ class Actor(nn.Module):
         self.out = head(features_of(body), 2 * width, gain=None)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Return means and log deviations side by side, (B, 2 K)."""
+        """Return means and log_std, concatenated, (B, 2 K)."""
         found: Tensor = self.out(self.body(obs))
         return found
 
 
 class Critics(nn.Module):
-    """Two values of an observation and an action, learned apart."""
+    """Twin Q-networks of observation and action, trained separately."""
 
     def __init__(self, config: StrictConfig, inputs: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Critics(nn.Module):
         self.outs = nn.ModuleList([head(features_of(body), 1, gain=None) for body in self.bodies])
 
     def forward(self, obs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-        """Return both values, (B,) each."""
+        """Return both Q-values, (B,) each."""
         inputs = torch.cat([obs.flatten(1), actions], 1)
         first, second = (
             out(body(inputs)).squeeze(1) for body, out in zip(self.bodies, self.outs, strict=True)
@@ -104,19 +104,19 @@ class Critics(nn.Module):
 
 
 class Temperature(nn.Module):
-    """The logarithm of the temperature, as a weight."""
+    """log(alpha) as a parameter."""
 
     def __init__(self, initial: float) -> None:
         super().__init__()
         self.log = nn.Parameter(torch.tensor([math.log(initial)]))
 
     def forward(self) -> Tensor:
-        """Return the logarithm."""
+        """Return log(alpha)."""
         return self.log[0]
 
 
 class Sac(Agent):
-    """Soft actor-critic."""
+    """Soft actor-critic with twin critics and a learned or constant temperature."""
 
     config: SacConfig
     metric_names = ("loss", "grad_norm", "actor_loss", "ent_coef", "entropy")
@@ -173,7 +173,7 @@ class Sac(Agent):
         return ("actor",)
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return a draw from the policy, between -1 and 1; a uniform one before learning starts."""
+        """Return a sampled action in [-1, 1]; uniform before learning starts."""
         shape = (len(obs_ND), self._width)
         if not self.is_training:
             middle: Action = np.tanh(self._acting(obs_ND)[:, : self._width])
@@ -187,31 +187,31 @@ class Sac(Agent):
         return drawn
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
-        """Return the middle of the policy for each env."""
+        """Return tanh of the policy's mean for each env."""
         return self.to_env(np.tanh(self._acting(obs_ND)[:, : self._width]))
 
     def to_env(self, actions: Action) -> Action:
-        """Return actions between -1 and 1 stretched to the env's bounds."""
+        """Return actions in [-1, 1] rescaled to the env's bounds."""
         scaled: Action = self._low + (actions + 1) * (0.5 * (self._high - self._low))
         return scaled.clip(self._low, self._high)
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, which is squashed by tanh."""
         network = self._network
-        # The second half of its outputs is the log of the standard deviation.
+        # The second half of its outputs is log_std.
         count = network.out.out_features // 2
         weight, bias = (p.detach().cpu().numpy()[:count] for p in network.out.parameters())
         return ExportedPolicy("squashed", network.body, {"mean": Linear(weight, bias)})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return rows, weights, noise and numbers of zeros."""
+        """Return zeros in the shapes of rows, importance weights, noise and numbers."""
         rows, _, weights = example_batch(self.config, self.layout, self.device)
         return rows, weights, torch.zeros_like(self._noise, device=self.device), rows.new_zeros(1)
 
     def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return the TD error of each transition, where priorities are kept.
+        """Learn from a batch; return the TD errors if replay is prioritised, else None.
 
-        The next call overwrites what is returned.
+        The next call overwrites the returned array.
         """
         if self._noise.shape[1] != len(batch.rows):
             self._noise = torch.empty(2, len(batch.rows), self._width)

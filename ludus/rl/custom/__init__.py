@@ -1,1 +1,1 @@
-"""What a script gives in the place of what its config describes: an agent, a network's body, parts."""
+"""Objects that a script passes instead of config sections: an agent, a network body, parts."""

@@ -1,4 +1,4 @@
-"""An agent that a script wrote: what is asked of it, and how a trainer of ludus deals with it.
+"""Custom agents: the protocol a script's agent implements, and its adapter for the trainers.
 
 Shapes: N envs, D numbers of an observation, k numbers of an action.
 """
@@ -23,23 +23,23 @@ from ludus.rl.acting.net import Masks
 
 @runtime_checkable
 class CustomAgent(Protocol):
-    """The least that can be trained. What else it has is used:
+    """The smallest agent that can be trained. Optional methods are used where present:
 
-    `train` and `eval`, called before exploring and before being judged; `act_greedy(obs)` for the best
-    actions, else `sample` in eval mode; `state_dict` and `load_state_dict`, without which a run is not
-    exact; `save(directory)` for model files of its own. Where an env says which actions are allowed,
-    `sample` and `act_greedy` take its masks too: `sample(obs, masks)`.
+    `train` and `eval`, called before exploring and before evaluations; `act_greedy(obs)` for greedy
+    actions, else `sample` in eval mode; `state_dict` and `load_state_dict`, without which a resume is
+    not exact; `save(directory)` for its own model files. Where an env has action masks, `sample` and
+    `act_greedy` take them too: `sample(obs, masks)`.
     """
 
     def sample(self, obs_ND: NDArray[Any], /) -> object:
         """Return an action for each env, in the env's own units."""
 
     def opt(self, buffer: object, /) -> Mapping[str, float] | None:
-        """Learn from batches of the buffer and return metrics; None skips, as before it is filled."""
+        """Learn from batches of the buffer and return metrics; None skips, e.g. before it is filled."""
 
 
 class AgentAdapter:
-    """Lets a script's agent be trained as one of ludus's own: an adapter."""
+    """Adapter that gives a script's agent the interface of a built-in one."""
 
     normaliser = None
 
@@ -64,15 +64,15 @@ class AgentAdapter:
         return self._sample(obs_ND, masks)
 
     def act_greedy(self, obs_ND: NDArray[Any], masks: Masks) -> NDArray[Any]:
-        """Return its best actions, or those that it draws in eval mode."""
+        """Return its greedy actions, or those it samples in eval mode."""
         return self._greedy(obs_ND, masks)
 
     def to_env(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return the actions: they are the env's already."""
+        """Return the actions unchanged: they are in the env's units already."""
         return actions
 
     def opt(self, buffer: Any) -> bool:
-        """Let the agent learn; return whether it did. LudusError if it skips without end."""
+        """Call the agent's `opt`; return whether it learned. LudusError if it never stops skipping."""
         record = self.own.opt(buffer)
         if record is None:
             self._num_skips += 1
@@ -87,11 +87,11 @@ class AgentAdapter:
             self._values.setdefault(name, []).append(value)
         return True
 
-    # What a trainer writes down
+    # Metrics and diagnostics
 
     @property
     def num_counted(self) -> int:
-        """How many metrics wait to be recorded."""
+        """Number of metrics not yet logged."""
         return len(self._values)
 
     def metrics(self) -> dict[str, float]:
@@ -99,60 +99,60 @@ class AgentAdapter:
         return {name: math.fsum(given) / len(given) for name, given in self._values.items()}
 
     def take_metrics(self) -> dict[str, float]:
-        """Return the mean of each metric since the last call, and begin anew."""
+        """Return the mean of each metric since the last call, and reset them."""
         found, self._values = self.metrics(), {}
         return found
 
     def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return nothing: what the agent has to say, `opt` returns."""
+        """Return nothing: the agent's metrics are what `opt` returns."""
         return {}
 
     def describe(self) -> dict[str, float]:
-        """Return what the agent's own `info()` says of it, if it has one."""
+        """Return the agent's own `info()`, if it has one."""
         info = getattr(self.own, "info", None)
         return {} if info is None else _numbers(info(), f"{type(self.own).__name__}.info")
 
     def train(self, mode: bool = True) -> None:
-        """Tell the agent to explore, or not, if it wants to know."""
+        """Call the agent's `train` or `eval`, if it has one."""
         self.is_training = mode
         switch = getattr(self.own, "train" if mode else "eval", None)
         if switch is not None:
             switch()
 
     def eval(self) -> None:
-        """Tell the agent to stop exploring."""
+        """Put the agent into eval mode."""
         self.train(False)
 
-    # What survives
+    # State
 
     def inexact_because(self) -> list[str]:
-        """Return why a resume cannot be exact: the agent has nothing to save."""
+        """Return why a resume cannot be exact: the agent has no state_dict."""
         if has_state(self.own):
             return []
         name = type(self.own).__name__
         return [f"the agent {name} has no state_dict, so a resume cannot bring it back"]
 
     def weights(self) -> dict[str, Tensor]:
-        """Return every array and number of the agent's state, as a tensor on the CPU."""
+        """Return every array and number of the agent's state as a CPU tensor."""
         state = self.own.state_dict() if has_state(self.own) else {}
         return {
             name: torch.as_tensor(value).detach().cpu().clone() for name, value in _leaves(state)
         }
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Refuse it: only the agent knows which of its state it acts by."""
+        """Raise: only the agent knows which part of its state is the policy."""
         raise LudusError(
             f"the models of {type(self.own).__name__} are for its script to load; a checkpoint of the"
             " run holds its whole state"
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the agent's state and the metrics not yet recorded."""
+        """Return the agent's state and the metrics not yet logged."""
         own = dict(self.own.state_dict()) if has_state(self.own) else None
         return {"own": own, "values": dict(self._values), "num_skips": self._num_skips}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Give the agent its state back."""
+        """Restore the agent's state."""
         if state["own"] is not None and has_state(self.own):
             self.own.load_state_dict(state["own"])
         self._values = {name: list(given) for name, given in state["values"].items()}
@@ -160,7 +160,7 @@ class AgentAdapter:
 
 
 def check_agent(own: object) -> None:
-    """Raise ConfigError unless this can be trained, and saved whole or not at all."""
+    """Raise ConfigError unless this can be trained, and has both or neither of the state methods."""
     name = type(own).__name__
     has = {what: callable(getattr(own, what, None)) for what in _METHODS}
     if not (has["sample"] or has["act"]) or not has["opt"]:
@@ -178,12 +178,12 @@ _METHODS = ("sample", "act", "opt", "state_dict", "load_state_dict")
 
 
 def has_state(own: object) -> bool:
-    """Return whether an agent can be brought back by a resume."""
+    """Return whether a resume can restore the agent."""
     return hasattr(own, "state_dict")
 
 
 class _Asked:
-    """Asks an agent for actions by one of its methods, and lets no other than the env's actions pass."""
+    """Calls one of an agent's action methods and checks that the result is in the action space."""
 
     def __init__(self, own: object, method: str, spec: EnvSpec) -> None:
         self._method: Callable[..., object] = getattr(own, method)
@@ -200,7 +200,7 @@ class _Asked:
         self._shape = () if isinstance(spec.action, DiscreteActions) else self._low.shape
 
     def __call__(self, obs_ND: NDArray[Any], masks_NA: NDArray[np.bool_] | None) -> NDArray[Any]:
-        # Copies both ways: what an agent changes or keeps is not what the envs and the buffer hold.
+        # Copies both ways, so that an agent cannot change the arrays of the envs and the buffer.
         masks = () if masks_NA is None or not self._has_masks else (masks_NA.copy(),)
         given = self._method(obs_ND.copy(), *masks)
         try:
@@ -219,7 +219,7 @@ class _Asked:
             )
         if self._is_box:
             actions = actions.astype(np.float32)
-        # NaN is neither at least the least nor at most the largest.
+        # NaN fails both comparisons.
         is_within = (actions >= self._low) & (actions <= self._high) & np.isfinite(actions)
         self._refuse(actions, is_within, "is not one of its actions")
         if masks:
@@ -238,7 +238,7 @@ class _Asked:
             )
 
     def _is_open(self, actions: NDArray[Any], masks_NA: NDArray[np.bool_]) -> NDArray[Any]:
-        """Return whether the mask allows each number of these actions, which are in range."""
+        """Return whether the mask allows each component of these actions, which are in range."""
         places = (actions - self._low + self._mask_starts).reshape(len(actions), -1)
         return np.take_along_axis(masks_NA, places, axis=1).reshape(actions.shape)
 
@@ -252,7 +252,7 @@ def _takes_two(method: Callable[..., object]) -> bool:
 
 
 def _bounds(action: Actions) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return the least and the largest action, or that of each of its numbers."""
+    """Return the lower and upper bounds, of the action or of each component."""
     if isinstance(action, BoxActions):
         return action.low, action.high
     if isinstance(action, DiscreteActions):
@@ -262,7 +262,7 @@ def _bounds(action: Actions) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _numbers(record: object, method: str) -> dict[str, float]:
-    """Return what an agent says of itself; LudusError unless these are numbers by name."""
+    """Return an agent's metrics; LudusError unless they map names to numbers."""
     try:
         return {str(name): float(value) for name, value in dict(record).items()}  # type: ignore[call-overload]
     except (TypeError, ValueError) as error:
@@ -273,7 +273,7 @@ def _numbers(record: object, method: str) -> dict[str, float]:
 
 
 def _leaves(state: object, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the tensors, arrays and numbers of a state, by their path."""
+    """Yield the tensors, arrays and numbers of a state with their paths."""
     if isinstance(state, Mapping):
         for key, value in state.items():
             yield from _leaves(value, f"{name}.{key}" if name else str(key))

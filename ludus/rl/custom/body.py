@@ -1,4 +1,4 @@
-"""A network body that a script gives to an agent, in the place of the one that its config describes."""
+"""A network body that a script passes to an agent instead of the config's."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from ludus.nn.model import without_model
 
 
 class CustomBody:
-    """Hands out the network itself first, so that it is what learns, and then copies of it."""
+    """Returns the network itself first, so that it is the one trained, and then copies of it."""
 
     def __init__(self, network: nn.Module, spec: EnvSpec) -> None:
         self.obs_shape = tuple(spec.obs_shape)
-        # Registered by hand: a module may well refuse or ignore an attribute set from outside.
+        # Registered explicitly: a module may refuse or ignore an attribute set from outside.
         network.__dict__["num_features"] = _num_features(network, spec)
         self._unused: nn.Module | None = network
         self._pristine = copy.deepcopy(network)
 
     def take(self) -> nn.Module:
-        """Return a body with the weights that were given."""
+        """Return a body with the given weights."""
         body, self._unused = self._unused, None
         return copy.deepcopy(self._pristine) if body is None else body
 
@@ -37,7 +37,7 @@ _GIVEN: ContextVar[CustomBody | None] = ContextVar("custom_body", default=None)
 
 @contextlib.contextmanager
 def giving(network: nn.Module | None, spec: EnvSpec) -> Iterator[None]:
-    """Let every body for this env's observations be the given network, inside the block."""
+    """Use the given network, inside the block, as every body for this env's observations."""
     token = _GIVEN.set(None if network is None else CustomBody(network, spec))
     try:
         yield
@@ -46,13 +46,13 @@ def giving(network: nn.Module | None, spec: EnvSpec) -> Iterator[None]:
 
 
 def custom_body(obs_shape: tuple[int, ...]) -> nn.Module | None:
-    """Return the body that a script gave for observations of this shape, if it gave one."""
+    """Return the script's body for observations of this shape, or None."""
     given = _GIVEN.get()
     return given.take() if given is not None and given.obs_shape == tuple(obs_shape) else None
 
 
 def as_network(model: object) -> nn.Module:
-    """Return the torch network of what `set_model` was given."""
+    """Return the torch network of the argument of `set_model`."""
     network = without_model(model)
     if not isinstance(network, nn.Module):
         raise ConfigError(
@@ -63,7 +63,7 @@ def as_network(model: object) -> nn.Module:
 
 
 def _num_features(network: nn.Module, spec: EnvSpec) -> int:
-    """Return how many features the network makes of an observation, by trying it on two zeros."""
+    """Return the number of features of the network, found by a forward pass on two rows of zeros."""
     dtype = torch.uint8 if spec.obs_dtype == np.uint8 else torch.float32
     copied, zeros = (
         copy.deepcopy(network).cpu().eval(),

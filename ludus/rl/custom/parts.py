@@ -1,4 +1,4 @@
-"""What a script gives to a trainer in the place of what its config describes."""
+"""Objects that a script passes to a trainer instead of config sections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ludus.rl.off_policy import OffPolicyConfig
 from ludus.session.logger import Logger
 from ludus.session.record import Record
 
-# What is still read of a config whose agent a script gives.
+# The config keys that still apply to a script's own agent.
 _READ = {
     "version", "kind", "name", "seed", "settings", "env", "num_envs", "step_timeout_seconds", "gamma",
     "evaluation", "return_window", "counted_in", "steps", "epochs", "replay", "n_step", "batch_size",
@@ -25,7 +25,7 @@ _READ = {
 
 
 def check_custom_agent(config: OffPolicyConfig, network: object, evaluator: object) -> None:
-    """Raise ConfigError where a script's agent cannot be trained beside what else was given."""
+    """Raise ConfigError if a script's agent cannot be combined with the other arguments."""
     if network is not None:
         raise ConfigError(
             "both an agent and a network were given; the agent has its own, so leave set_model out"
@@ -43,7 +43,7 @@ def check_custom_agent(config: OffPolicyConfig, network: object, evaluator: obje
 
 
 def unread(config: OffPolicyConfig) -> str:
-    """Return what is to be told of a config whose agent a script gives."""
+    """Return a notice of the config keys that a script's own agent does not read."""
     keys = [key for key in type(config).model_fields if key not in _READ]
     return f"the agent was given by a script, which does not read {', '.join(keys)} of the config"
 
@@ -51,7 +51,7 @@ def unread(config: OffPolicyConfig) -> str:
 def build_changes(
     env: object, step_processor: object, replay_buffer: object
 ) -> tuple[dict[str, Any], Any, Any]:
-    """Return the changes to a config, the step processor and the buffer that these stand for."""
+    """Return the changes to the config, the step processor and the buffer for these arguments."""
     changes: dict[str, Any] = {}
     if env is not None:
         if not isinstance(env, Mapping | StrictConfig):
@@ -80,7 +80,7 @@ def _check_methods(given: object, methods: Sequence[str], what: str) -> None:
 
 
 def as_logger(recorder: Records | Logger, backends: list[StrictConfig]) -> Logger:
-    """Return a Logger that sends every record to this recorder too."""
+    """Return a Logger that also sends every record to this recorder."""
     if isinstance(recorder, Logger):
         return recorder
     if not callable(getattr(recorder, "write", None)):
@@ -93,7 +93,7 @@ def as_logger(recorder: Records | Logger, backends: list[StrictConfig]) -> Logge
 
 
 class _Backend:
-    """A recorder of a script as a back end of the log; the mean return is also called eval_reward."""
+    """A script's recorder as a log back end; the mean return is also sent as eval_reward."""
 
     def __init__(self, recorder: Records) -> None:
         self._recorder = recorder
@@ -111,7 +111,7 @@ class _Backend:
 
 
 class KeepCustom:
-    """Keeps models as a trainer does, and lets an agent that has `save` write its own beside them."""
+    """Saves models as a trainer does, and calls the `save` of an agent that has one."""
 
     def __init__(
         self,
@@ -124,16 +124,16 @@ class KeepCustom:
         self._keep, self._model_dir, self._tell = keep, model_dir, tell
 
     def __call__(self, name: str, weights: Mapping[str, Any], note: Mapping[str, Any]) -> None:
-        """Keep the weights; the agent's own files go to models/agent/best or models/agent/<opt_steps>."""
+        """Save the weights; the agent's files go to models/agent/best or models/agent/<opt_steps>."""
         self._keep(name, weights, note)
         if self._save is None or self._model_dir is None:
             return
         what = "best" if name.startswith("models/best-") else name.removeprefix("models/")
         directory = self._model_dir / "agent" / what
         try:
-            # Not the run's own directory: where that was taken away, it is not made again.
+            # Without the run's own directory: if that was removed, it is not created again.
             for folder in (self._model_dir, directory.parent, directory):
                 folder.mkdir(exist_ok=True)
             self._save(str(directory))
-        except Exception as error:  # whatever a script's agent raises must not end the run
+        except Exception as error:  # no exception of a script's agent may end the run
             self._tell(f"failed to save the agent in {directory}: {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""What a script's own agents, envs, buffers, step processors and recorders have to offer, as types."""
+"""Protocols for a script's own agents, envs, buffers, step processors and recorders."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ludus.session.record import Record
 
 
 class ReplayBufferBase(Protocol):
-    """Keeps transitions and gives batches of them; it is a part, so a resume brings it back."""
+    """Stores transitions and samples batches; it is a part, so a resume restores it."""
 
     def push(
         self, obs_ND: Array, actions_Nk: Array, rewards_N: Array, discounts_N: Array,
         next_obs_ND: Array, next_masks: Array | None = None, /,
     ) -> None:  # fmt: skip
-        """Take N transitions; what is kept of them must be copied."""
+        """Add N transitions; the arrays are reused, so copy what is stored."""
 
     def sample(self, batch_size: int | None = None, /) -> Any:
-        """Return a batch for the agent."""
+        """Sample a batch for the agent."""
 
     @property
     def size(self) -> int:
-        """How many transitions it holds; nothing is learned before there is one."""
+        """Number of stored transitions; learning starts once there is one."""
 
     def state_dict(self) -> Mapping[str, Any]: ...
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
 class Recorder(Protocol):
-    """Takes every record of a run; one that has `close()` is closed at the end."""
+    """Receives every record of a run; its `close()`, if any, is called at the end."""
 
     def write(self, record: Record, /) -> None: ...
 

@@ -1,1 +1,1 @@
-"""How agents are evaluated: whole episodes, here or in a process beside training, and what follows."""
+"""Evaluation of agents by whole episodes, in this process or asynchronously in another."""

@@ -1,4 +1,4 @@
-"""One env of an evaluation: it begins an episode by its number, once, and plays it to its end."""
+"""One evaluation env: it starts an episode by its number, once, and plays it to the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ludus.envs.spaces import EnvSpec, ObservationReader, quicken, spec_of
 
 
 class EvaluationEnv:
-    """Steps one episode after another, each reset once; what the env returns is checked.
+    """Plays one episode after another, each with one reset; the env's returns are checked.
 
     `stream` names the seeds of the episodes: episode i begins with derive(seed, "<stream>/0", i).
     """
@@ -25,12 +25,12 @@ class EvaluationEnv:
     def __init__(self, env: AnyEnv, *, seed: int, stream: str, title: str) -> None:
         self.env = env
         self.obs: NDArray[Any] = np.zeros(0)
-        """What to act on now."""
+        """The current observation."""
         self.mask: NDArray[np.bool_] | None = None
-        """Which actions are allowed now; None where the env does not say."""
+        """The current action mask; None where the env has none."""
         self.total_return, self.length = 0.0, 0
         self.success = float("nan")
-        """1 or 0 where the last step said whether the episode succeeded, else NaN."""
+        """1 or 0 if the last step reported is_success, else NaN."""
         self._slot = EnvSlot(env, index=0, seed=seed, name=stream, title=title)
         self._reader = ObservationReader(env.observation_space, name=title)
         quicken(env.unwrapped.action_space)
@@ -38,7 +38,7 @@ class EvaluationEnv:
         self._has_begun = False
 
     def begin(self, episode: int) -> None:
-        """Begin the episode of this number; equal numbers begin alike."""
+        """Start the episode of this number; equal numbers have equal seeds."""
         self.obs, info = self._slot.begin(episode)
         if not self._has_begun:
             self._look_at(info)
@@ -46,7 +46,7 @@ class EvaluationEnv:
         self._set_mask(info, is_final=False)
 
     def _look_at(self, info: Mapping[str, Any]) -> None:
-        """Learn what actions and masks are like: whether there are masks shows only after a reset."""
+        """Read the action space and the mask: whether there are masks is known only after a reset."""
         has_masks = self._slot.has_masks(info)
         self.spec: EnvSpec = spec_of(self.env, name=self._title, has_masks=has_masks)
         if has_masks:
@@ -55,7 +55,7 @@ class EvaluationEnv:
         self._has_begun = True
 
     def step(self, action: NDArray[Any]) -> bool:
-        """Do this action, a row as the policy gave it; return whether the episode has ended."""
+        """Take this action, one row of the policy's output; return whether the episode has ended."""
         self.length += 1
         (given,) = self._form.for_envs(self._form.checked(action, name=self._title))
         result = None
@@ -92,7 +92,7 @@ class EvaluationEnv:
 
 
 def check_same_spaces(section: StrictConfig, trained: EnvSpec, *, key: str) -> None:
-    """Raise ConfigError unless a policy trained in one env can act in that of this section."""
+    """Raise ConfigError unless this section's env has the spaces that the policy was trained with."""
     env = EvaluationEnv(make_env(section), seed=0, stream="check", title=env_name(section))
     try:
         env.begin(0)

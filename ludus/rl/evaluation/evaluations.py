@@ -1,4 +1,4 @@
-"""The evaluations of a run: in this process, or beside training with the outcome judged at the next one."""
+"""The evaluations of a run: synchronous, or asynchronous with the outcome judged at the next one."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from ludus.rl.evaluation.judge import METRIC
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "counted_in", "steps", "epochs", "engine",
 }  # fmt: skip
-"""Keys that an AsyncEvaluator's config may have otherwise: they say nothing of how the agent acts."""
+"""Keys in which an AsyncEvaluator's config may differ: they do not affect how the agent acts."""
 
 
 class Evaluations:
-    """Evaluates an agent and lets the judge hear the outcome.
+    """Evaluates an agent and passes the outcome to the judge.
 
-    An evaluation beside training is launched at one evaluation and judged at the next, or at the end,
-    so what follows from it does not depend on how long it took.
+    An asynchronous evaluation is launched at one evaluation and judged at the next, or at the end of
+    the run, so its consequences do not depend on how long it took.
     """
 
     def __init__(
@@ -54,15 +54,15 @@ class Evaluations:
         note: Callable[[str], None],
         given: Any,
     ) -> None:
-        """Take an evaluator of the script's own as `given`; `note` is told when a worker fails."""
+        """`given` is a script's own evaluator; `note` is called when a worker fails."""
         self._judge = judge
         self._tell = tell
         self._is_interrupted = is_interrupted
         self.own = EpisodeEvaluator(EvaluationTask.of(config), is_interrupted=is_interrupted)
-        """Plays the episodes that the config describes."""
+        """The evaluator of the episodes in the config."""
         self.evaluator = self.own if given is None else given
         self.async_evaluator: AsyncEvaluator | None = None
-        """Does the same in a process of its own, where the config or the script asks for it."""
+        """Its asynchronous counterpart in a separate process, if the config or the script sets one."""
         if isinstance(given, AsyncEvaluator):
             self.async_evaluator = given
             given.is_interrupted, given.on_event = is_interrupted, note
@@ -74,7 +74,7 @@ class Evaluations:
             )
 
     def check(self, config: RLConfig, trained: EnvSpec) -> None:
-        """Raise ConfigError where what the config asks for cannot be evaluated, before work begins."""
+        """Raise ConfigError, before work begins, if the config's evaluations are not possible."""
         task = self.own.task
         if task.section != config.env:
             check_same_spaces(task.section, trained, key="evaluation.env")
@@ -83,13 +83,13 @@ class Evaluations:
         for section in _sections_of(self.evaluator):
             if section != config.env:
                 check_same_spaces(section, trained, key="env of the evaluator")
-        # Kinds of ludus and envs of gymnasium are known in every process; of others it is asked.
+        # Kinds of ludus and envs of gymnasium exist in every process; others are checked in the worker.
         is_given = self.async_evaluator is not None and self.async_evaluator is self.evaluator
         if self.async_evaluator is not None and (is_given or not _is_built_in(config)):
             self.async_evaluator.check()
 
     def held_out(self, agent: Any, *, episodes: int | None, seed: int | None) -> dict[str, float]:
-        """Return the metrics of an agent over episodes by which it was neither trained nor chosen."""
+        """Return an agent's metrics on held-out episodes, used neither for training nor for selection."""
         task = self.own.task
         task = dataclasses.replace(
             task,
@@ -107,30 +107,30 @@ class Evaluations:
         return {**metrics, "eval/episodes": float(task.num_episodes)}
 
     def evaluate(self, run: Run, agent: Any) -> Mapping[str, Any]:
-        """Evaluate the agent as it is now and judge the outcome; return the metrics."""
-        # A network that moves a buffer whenever it is asked would be another one afterwards.
+        """Evaluate the agent now and judge the outcome; return the metrics."""
+        # Some networks update a buffer in every forward pass; evaluation must not change them.
         with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
             score, metrics = as_outcome(self.evaluator.evaluate(self._seen(agent)), metric=METRIC)
         self._update(run, score, agent.weights, run.counters)
-        # What decides is logged, whatever else an evaluator of a script's own has to say.
+        # The deciding score is always logged, in addition to the metrics of a script's evaluator.
         return {METRIC: score, **metrics}
 
     def _seen(self, agent: object) -> Any:
-        """Return what the evaluator is given: a script's evaluator gets the script's agent itself."""
+        """Return the agent to evaluate; a script's evaluator gets the script's agent itself."""
         plays = isinstance(getattr(self.evaluator, "scorer", self.evaluator), EpisodeEvaluator)
         return agent if plays else getattr(agent, "own", agent)
 
     def launch(self, run: Run, agent: Any) -> None:
-        """Judge the evaluation under way and begin another."""
+        """Judge the pending evaluation and launch the next."""
         assert self.async_evaluator is not None
         self.settle(run)
         if run.stop_reason is None:
             self.async_evaluator.launch(run.counters, agent.weights())
 
     def settle(self, run: Run) -> None:
-        """Wait for the evaluation under way, if there is one, and judge it.
+        """Wait for the pending evaluation, if any, and judge it.
 
-        Its metrics are logged under the counters of the moment it was launched.
+        Its metrics are logged with the counters at its launch.
         """
         done = None if self.async_evaluator is None else self.async_evaluator.collect()
         if done is not None:
@@ -153,12 +153,12 @@ class Evaluations:
         self._judge.update(run, {METRIC: score}, lambda score: weights(), counters=counters)
 
     def open(self) -> None:
-        """Start the process beside, so that the first evaluation need not wait for it."""
+        """Start the evaluation process early, so that the first evaluation does not wait for it."""
         if self.async_evaluator is not None:
             self.async_evaluator.open()
 
     def close(self) -> None:
-        """Let the process beside go."""
+        """Stop the evaluation process."""
         if self.async_evaluator is not None:
             self.async_evaluator.close()
 
@@ -170,7 +170,7 @@ class Evaluations:
 def check_evaluator(
     trainer: type[Any], config: RLConfig, evaluator: object, network: object
 ) -> None:
-    """Raise ConfigError where the evaluator, here or beside, would not judge what is trained here."""
+    """Raise ConfigError if the evaluator, synchronous or not, does not fit the agent trained here."""
     check_made_for(trainer, config, evaluator)
     if isinstance(evaluator, AsyncEvaluator):
         asked, remedy = "an AsyncEvaluator was set", "set an evaluator that runs here"
@@ -195,12 +195,12 @@ def check_evaluator(
 
 
 def evaluator_of(config: RLConfig) -> EpisodeEvaluator:
-    """Return what evaluates agents as runs of this config do."""
+    """Return the evaluator that runs of this config use."""
     return EpisodeEvaluator(EvaluationTask.of(config))
 
 
 def _sections_of(evaluator: object) -> Iterator[StrictConfig]:
-    """Yield the envs in which an evaluator made from a config plays, and rebuilds agents for."""
+    """Yield the env sections of an evaluator made from a config: those it plays and builds agents for."""
     made = getattr(evaluator, "config", None)
     if isinstance(made, RLConfig):
         task = EvaluationTask.of(made)
@@ -212,7 +212,7 @@ def _named(task: EvaluationTask) -> Iterator[tuple[str, StrictConfig]]:
 
 
 def _is_built_in(config: RLConfig) -> bool:
-    """Return whether all that this config names is part of ludus or of gymnasium."""
+    """Return whether every kind in this config is part of ludus or of gymnasium."""
     task = EvaluationTask.of(config)
     sections = [config.env, task.section, *task.more_sections.values()]
     named = [("trainer", config.kind), ("env", config.env.kind)]  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Evaluate a policy by whole episodes, the same ones every time, without any effect on training.
+"""Evaluate a policy on whole episodes, the same ones every time, with no effect on training.
 
 Shapes: N envs, D numbers of an observation, A actions.
 """
@@ -23,36 +23,36 @@ from ludus.rl.evaluation.env import EvaluationEnv
 from ludus.seeds import derive, forked
 
 CHOOSING, HELD_OUT = "eval", "held_out"
-"""The seeds of the episodes by which the best policy is chosen, and of those kept for afterwards."""
+"""Seed streams of the episodes that select the best policy, and of the held-out episodes."""
 _NO_LIMIT = 1_000_000
 
 
 class Acts(Protocol):
-    """What can be evaluated; one that has train() and eval() is put into eval mode meanwhile.
+    """A policy that can be evaluated; one with train() and eval() is put into eval mode meanwhile.
 
-    To be evaluated by sampled actions it has `act_sampled(obs_ND, masks_NA, generator)` too.
+    Evaluation with sampled actions needs `act_sampled(obs_ND, masks_NA, generator)` too.
     """
 
     def act_greedy(self, obs_ND: NDArray[Any], masks_NA: Any, /) -> NDArray[Any]:
-        """Return the best action for each env, in the env's own units."""
+        """Return the greedy action for each env, in the env's own units."""
 
 
 @dataclass(frozen=True)
 class Episode:
-    """What came of one whole episode."""
+    """The outcome of one whole episode."""
 
     index: int
     total_return: float
     length: int
     success: float
-    """1 or 0 where the env said whether it succeeded, else NaN."""
+    """1 or 0 if the env reported is_success, else NaN."""
     is_cut: bool = False
-    """Whether it had not ended when it reached the greatest length an evaluation allows."""
+    """Whether it was truncated at the maximum length of an evaluation episode."""
 
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """What an evaluation plays: everything that decides its result but the policy."""
+    """The specification of an evaluation: everything that decides its result except the policy."""
 
     section: StrictConfig
     """The env whose mean return is the score."""
@@ -67,7 +67,7 @@ class EvaluationTask:
 
     @classmethod
     def of(cls, config: RLConfig) -> EvaluationTask:
-        """Return what the evaluations of a run of this config play."""
+        """Return the evaluation task of a run of this config."""
         evaluation = config.evaluation
         return cls(
             section=with_own_rewards(config.env) if evaluation.env is None else evaluation.env,
@@ -81,10 +81,10 @@ class EvaluationTask:
 
 
 class EpisodeEvaluator:
-    """Plays episodes 0 to num_episodes - 1, each whole and counted once, on a few envs at a time.
+    """Plays episodes 0 to num_episodes - 1, each whole and counted once, on several envs at a time.
 
-    Episode i begins with a seed of its own that no training episode has. The envs are made anew for
-    every evaluation, so that the first and the hundredth, before and after a resume, are alike.
+    Episode i has its own seed, which no training episode has. The envs are recreated for every
+    evaluation, so that all evaluations are alike, before and after a resume.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class EpisodeEvaluator:
         self.task = task
         self.num_envs = min(task.num_envs, task.num_episodes)
         self.is_interrupted = is_interrupted
-        """Asked between steps: a run that is to pause must not wait for the last episode."""
+        """Called between steps: a run that should pause must not wait for the last episode."""
 
     def evaluate(self, policy: Acts) -> tuple[float, dict[str, float]]:
-        """Return the mean return and the metrics; Interrupted if the run is asked to pause."""
+        """Return the mean return and the metrics; raise Interrupted if the run should pause."""
         metrics = summary(self.play(policy, self.task.section))
         score = metrics["eval/return_mean"]
         for name, section in self.task.more_sections.items():
@@ -112,7 +112,7 @@ class EpisodeEvaluator:
     def film(
         self, policy: Acts, index: int, fps: float, *, max_frames: int = 2000
     ) -> list[NDArray[np.uint8]]:
-        """Return pictures (height, width, 3) of one episode, about `fps` for each second of the env."""
+        """Return frames (height, width, 3) of one episode, about `fps` per second of env time."""
         section = self.task.section
         with self._apart(policy), contextlib.ExitStack() as stack:
             camera = Camera(make_env(with_pictures(section)), fps=fps, max_frames=max_frames)
@@ -123,7 +123,7 @@ class EpisodeEvaluator:
 
     @contextlib.contextmanager
     def _apart(self, policy: Acts) -> Iterator[None]:
-        """Let nothing that is done inside show in the policy's mode or the global generators."""
+        """Restore the policy's mode and the global generators after the block."""
         with forked(derive(self.task.seed, self.task.stream)), evaluating(policy):
             yield
 
@@ -135,7 +135,7 @@ class EpisodeEvaluator:
         return EvaluationEnv(env, seed=task.seed, stream=task.stream, title=env_name(section))
 
     def _choosing(self, policy: Any) -> Callable[[NDArray[Any], Any], NDArray[Any]]:
-        """Return the function that chooses actions: the best ones, or drawn ones."""
+        """Return the function that chooses actions, greedy or sampled."""
         if self.task.actions == "greedy":
             return policy.act_greedy  # type: ignore[no-any-return]
         if not hasattr(policy, "act_sampled"):
@@ -143,7 +143,7 @@ class EpisodeEvaluator:
                 f"{type(policy).__name__} has no act_sampled(obs, masks, generator), which"
                 " evaluation.actions: sampled needs; write it, or set evaluation.actions to greedy"
             )
-        # The same draws at every evaluation, and none of training's own.
+        # The same random numbers at every evaluation, and none from training's generators.
         seed = derive(self.task.seed, f"{self.task.stream}/actions")
         generator = np.random.Generator(np.random.PCG64(seed))
         return lambda obs_ND, masks_NA: policy.act_sampled(obs_ND, masks_NA, generator)
@@ -154,7 +154,7 @@ class EpisodeEvaluator:
         envs: Sequence[EvaluationEnv],
         indices: Sequence[int],
     ) -> Iterator[Episode]:
-        """Yield each of these episodes when it ends; a free env takes the next that has not begun."""
+        """Yield each of these episodes as it ends; a free env takes the next one not yet started."""
         waiting = iter(indices)
         current: list[int | None] = [None] * len(envs)
 
@@ -165,7 +165,7 @@ class EpisodeEvaluator:
 
         for n in range(len(envs)):
             begin(n)
-        # A policy always sees as many rows, used or not: its last bits may depend on their number.
+        # The batch always has the same number of rows, used or not: the last bits may depend on it.
         spec = envs[0].spec
         obs_ND = np.zeros((self.num_envs, *spec.obs_shape), spec.obs_dtype)
         masks_NA = None
@@ -192,7 +192,7 @@ class EpisodeEvaluator:
 
 @contextlib.contextmanager
 def evaluating(policy: object) -> Iterator[None]:
-    """Put a policy that has modes into eval mode for a while."""
+    """Put a policy that has modes into eval mode inside the block."""
     if not (hasattr(policy, "eval") and hasattr(policy, "train")):
         yield
         return
@@ -205,7 +205,7 @@ def evaluating(policy: object) -> Iterator[None]:
 
 
 def summary(episodes: Sequence[Episode], *, prefix: str = "eval") -> dict[str, float]:
-    """Return the metrics of these episodes, whatever the order they ended in."""
+    """Return the metrics of these episodes, independent of the order in which they ended."""
     in_order = sorted(episodes, key=lambda episode: episode.index)
     returns = np.array([episode.total_return for episode in in_order])
     told = [episode.success for episode in in_order if not math.isnan(episode.success)]

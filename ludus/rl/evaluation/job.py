@@ -1,4 +1,4 @@
-"""The evaluation of an agent in any process: its config says all of it but the weights."""
+"""Evaluation of an agent in any process, from its config and its weights."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class EpisodeJob:
         self._task = EvaluationTask.of(config)
 
     def rebuild(self) -> Agent:
-        """Return the agent, with any weights; make every env once, to find out whether it can be made."""
+        """Return an untrained agent; make every env once, to check that it can be made."""
         for section in (self._task.section, *self._task.more_sections.values()):
             make_env(section).close()
         return rebuild_agent(self._config)
@@ -37,9 +37,9 @@ class EpisodeJob:
     def evaluate(
         self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
     ) -> dict[str, float]:
-        """Return the metrics of these weights; the same in whichever process it is called."""
+        """Return the metrics of these weights; the result is the same in every process."""
         evaluator = EpisodeEvaluator(self._task, is_interrupted=is_interrupted)
-        # Making an agent may draw as well.
+        # Making an agent may use random numbers too.
         with forked(derive(self._task.seed, "eval")):
             agent = rebuild_agent(self._config)
             agent.load_weights(weights)
@@ -47,7 +47,7 @@ class EpisodeJob:
 
 
 def rebuild_agent(config: RLConfig) -> Agent:
-    """Return an agent that can act, on the CPU, from its trainer's config."""
+    """Return an agent for acting, on the CPU, from its trainer's config."""
     env = make_vector_env(config.env, 1, config.seed)
     try:
         agent: Agent = find("trainer", config.kind).Agent(config, env.spec, torch.device("cpu"))

@@ -1,4 +1,4 @@
-"""How agents are judged: by their mean return, and when that is reason to end a run."""
+"""The judge of agents: best mean return, early stopping, and the target return."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Write what an agent has learned as a policy that NumPy alone can run."""
+"""Export of an agent's policy to a form that runs with NumPy alone."""

@@ -1,4 +1,4 @@
-"""The network of a policy in the pieces that NumPy can compute."""
+"""A policy network split into pieces that NumPy can compute."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ludus.nn.export.numpy_policy import Kind
 
 @dataclass(frozen=True)
 class ExportedPolicy:
-    """The network of a policy in two pieces, and what its outputs mean."""
+    """A policy network in two pieces, and the meaning of its outputs."""
 
     kind: Kind
     body: nn.Module
     heads: Mapping[str, nn.Module | Linear]
-    """By the name that the kind of policy knows: the layers after the body."""
+    """The layers after the body, by the names that the policy kind uses."""

@@ -1,4 +1,4 @@
-"""Write what an agent has learned as a policy that NumPy alone can run."""
+"""Export an agent's policy to a form that runs with NumPy alone."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ludus.rl.networks.mlp import MlpBody
 
 
 def export_policy(agent: Agent, path: str | Path) -> None:
-    """Write the agent's policy, as it acts when it does not explore, to a directory of its own.
+    """Write the agent's greedy policy to a directory of its own.
 
     `ludus.NumpyPolicy.load(path)` reads it and takes the actions that `act_greedy`
-    takes. Networks of fully connected layers can be exported, those of convolutions cannot.
+    takes. Fully connected networks can be exported, convolutional ones cannot.
     """
     policy = agent.exported_policy()
     body = policy.body.layers if isinstance(policy.body, MlpBody) else policy.body

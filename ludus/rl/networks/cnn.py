@@ -1,4 +1,4 @@
-"""A body of convolutions and one dense layer, for observations that are images."""
+"""A convolutional body with one dense layer, for image observations."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ class CnnBody(nn.Module):
         kind: Literal["cnn"]
         """Convolutions and a dense layer."""
         channels: PositiveList
-        """The number of channels that each convolution gives."""
+        """The number of output channels of each convolution."""
         kernels: PositiveList
         """The height and width of each convolution's kernel."""
         strides: PositiveList
-        """How many pixels each convolution moves at a time."""
+        """The stride of each convolution, in pixels."""
         width: Positive
         """The width of the dense layer."""
         activation: Activation
-        """What follows each convolution and the dense layer."""
+        """The activation after each convolution and the dense layer."""
         init: Init
-        """How weights are drawn: as torch does, or orthogonal with gain sqrt(2) and zero bias."""
+        """Initialisation: torch's default, or orthogonal with gain sqrt(2) and zero bias."""
         channels_last: bool
         """Whether images are height x width x channels rather than channels x height x width."""
         scale: PositiveFloat
-        """What pixels are divided by: 255 for images of bytes, 1 for those already from 0 to 1."""
+        """The divisor of pixels: 255 for images of bytes, 1 for those already from 0 to 1."""
 
         def problems(self) -> Iterator[str]:
-            """Yield a line where the lists do not describe the same convolutions."""
+            """Yield a message if the lists differ in length."""
             lengths = [len(self.channels), len(self.kernels), len(self.strides)]
             if len(set(lengths)) > 1:
                 yield (
@@ -85,8 +85,8 @@ class CnnBody(nn.Module):
         initialise(self.layers, config.init)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Return the features, one row an image."""
+        """Return the features, one row per image."""
         images = obs.permute(0, 3, 1, 2) if self._channels_last else obs
-        # Dividing bytes gives float32, and leaves floats of another precision in theirs.
+        # Dividing bytes gives float32; floats keep their precision.
         features: Tensor = self.layers(images / self._scale)
         return features

@@ -1,4 +1,4 @@
-"""A body of fully connected layers, for observations that are a row of numbers."""
+"""A body of fully connected layers, for observations that are vectors."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class MlpBody(nn.Module):
         kind: Literal["mlp"]
         """Fully connected layers."""
         widths: list[Positive]
-        """The width of each hidden layer; an empty list passes the observation on as it is."""
+        """The width of each hidden layer; an empty list passes the observation on unchanged."""
         activation: Activation
-        """What follows each hidden layer, the last one included."""
+        """The activation after each hidden layer, including the last."""
         layer_norm: bool
-        """Normalise each hidden layer before its activation."""
+        """Layer normalisation of each hidden layer, before its activation."""
         init: Init
-        """How weights are drawn: as torch does, or orthogonal with gain sqrt(2) and zero bias."""
+        """Initialisation: torch's default, or orthogonal with gain sqrt(2) and zero bias."""
 
     def __init__(self, config: Config, obs_shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -51,15 +51,15 @@ class MlpBody(nn.Module):
         initialise(self.layers, config.init)
 
     def forward(self, obs: Tensor) -> Tensor:
-        """Return the features, one row an observation."""
+        """Return the features, one row per observation."""
         x = obs if obs.is_floating_point() else obs.float()
         for layer in self.layers._modules.values():
-            # A layer's own call would cost half as much as its product does on a small batch.
+            # Module.__call__ would cost half as much as the matrix product of a small batch.
             kind = type(layer)
             if kind is nn.Linear:
                 x = functional.linear(x, layer.weight, layer.bias)  # type: ignore[arg-type]
             elif kind in _IN_PLACE:
-                # What comes before it is a linear layer or a norm, whose gradient needs no output.
+                # In place: the layer before is linear or a norm, whose gradient does not need its output.
                 x = _IN_PLACE[kind](x)
             else:
                 assert layer is not None

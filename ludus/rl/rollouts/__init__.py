@@ -1,1 +1,1 @@
-"""What an on-policy agent learns from: rollouts, their estimates, and how far they move the policy."""
+"""Rollouts of on-policy agents: their rows, GAE estimates, and the KL divergence of their updates."""

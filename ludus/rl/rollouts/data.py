@@ -1,4 +1,4 @@
-"""What a collecting came to: the last step of every env, copied only when it is asked for."""
+"""The outcome of a collection: the last step of every env, copied only when read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LastStep:
-    """The last actions and what they led to, one row an env; a part of the sampler.
+    """The last actions and their results, one row per env; a part of the sampler.
 
     It is kept because a hook may look at it after a resume, when the envs no longer hold it.
     """
@@ -45,7 +45,7 @@ class LastStep:
         return {name: np.copy(value) for name, value in found.items()}
 
     def load(self, state: Mapping[str, Any], num_env_steps: int) -> None:
-        """Take up what was read when it was saved."""
+        """Restore a saved last step."""
         env = self._env
         own = {
             "next_obs": env.next_obs,
@@ -65,10 +65,10 @@ class LastStep:
 
 
 class RolloutData(Mapping[str, Any]):
-    """What came of one collecting: `num_steps`, and the last step of every env.
+    """The outcome of one collection: `num_steps`, and the last step of every env.
 
-    `action`, `next_obs`, `reward`, `terminated` and `truncated` have one row an env; `info` holds
-    `is_success`, 1 or 0 where an episode that ended said so. Read it before the next collecting.
+    `action`, `next_obs`, `reward`, `terminated` and `truncated` have one row per env; `info` holds
+    `is_success`, 1 or 0 if an ended episode reported it. Read it before the next collection.
     """
 
     NAMES = ("action", "next_obs", "reward", "terminated", "truncated", "info", "num_steps")

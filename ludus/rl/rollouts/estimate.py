@@ -1,4 +1,4 @@
-"""Estimate what a rollout is worth: log-probabilities, values and advantages of its steps.
+"""Log-probabilities, values and GAE advantages of the steps of a rollout.
 
 Shapes: T steps, N envs, B batch, A outputs of the policy.
 """
@@ -24,7 +24,7 @@ _PADDED = 64
 
 
 class RolloutEstimator:
-    """Turns a full rollout into the rows that its updates learn from."""
+    """Turns a full rollout into the rows for its updates."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class RolloutEstimator:
         values: Net,
         device: torch.device,
     ) -> None:
-        """`outputs` and `values` compute the network as acting does; it takes normalised observations."""
+        """`outputs` and `values` are the forward passes of acting; they take normalised observations."""
         self._config, self._learner = config, learner
         self._distribution, self._rows = distribution, rows
         self._log_std = log_std
@@ -50,8 +50,7 @@ class RolloutEstimator:
     ) -> Tensor:
         """Return one packed row for each step.
 
-        `moments` are the normaliser's at each step and after the last; none where there is no
-        normaliser.
+        `moments` are the normaliser's at each step and after the last; empty without a normaliser.
         """
         steps, envs = rollout.rewards.shape
         obs, next_obs = rollout.obs, rollout.next_obs
@@ -63,7 +62,7 @@ class RolloutEstimator:
         if masks is not None:
             masks = masks.view(steps * envs, -1).to(self._device)
         ends_TN = rollout.terminated | rollout.truncated
-        # The value after a step is that of the next observation, unless an episode ended there.
+        # The value after a step is that of the next observation, unless the episode ended there.
         asked_TN = ends_TN.clone()
         asked_TN[-1] = True
         with torch.no_grad():
@@ -85,9 +84,9 @@ class RolloutEstimator:
         return self._rows.pack(Steps(seen, actions, *numbers, masks))
 
     def outputs_of(self, obs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the policy's outputs and the values, as acting computes them."""
+        """Return policy outputs and values, computed as in acting."""
         if self._config.precision != "float32":
-            # What the updates are compared with must be as coarse as they are.
+            # The reference for the ratio must have the same precision as the updates.
             outputs, values, _ = self._learner(obs.to(self._device))
             return outputs.float(), values.float()
         outputs_BA = torch.from_numpy(self._outputs(obs.numpy()).copy()).to(self._device)
@@ -97,7 +96,7 @@ class RolloutEstimator:
         """Return the value of each observation, (B,)."""
         if self._config.precision != "float32":
             return self._learner(obs.to(self._device))[1].float()  # type: ignore[no-any-return]
-        # Padded, so that only a few sizes ever occur: for each one memory is set aside.
+        # Padded, so that only a few sizes occur: memory is reserved for each.
         padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
         values = self._values(padded.numpy())[: len(obs), 0].copy()
         return torch.from_numpy(values).to(self._device)

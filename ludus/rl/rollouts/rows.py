@@ -1,4 +1,4 @@
-"""The rows that PPO learns from: one for each step of a rollout, with its advantage.
+"""The rows of PPO's updates: one for each step of a rollout, with its advantage.
 
 Shapes: T steps, N envs, B batch, W row width.
 """
@@ -17,24 +17,24 @@ from ludus.envs.spaces import EnvSpec
 
 
 class Steps(NamedTuple):
-    """Some steps of a rollout, a column each; B rows."""
+    """Steps of a rollout as columns of B rows."""
 
     obs: Tensor
     actions: Tensor
     log_probs: Tensor
-    """Of the actions, by the policy that took them."""
+    """Log-probabilities of the actions under the policy that took them."""
     advantages: Tensor
     returns: Tensor
     values: Tensor
-    """As the network that acted gave them."""
+    """Values estimated by the network that acted."""
     masks: Tensor | None
-    """Which actions were allowed; None where the env does not say."""
+    """Action masks; None where the env has none."""
 
 
 class RolloutRows:
-    """Packs steps into one table of float32, so that a minibatch is one gather, and splits it again.
+    """Packs steps into one float32 table, so that a minibatch is one gather, and unpacks it.
 
-    Images stay bytes and are no part of the rows, unless observations are normalised.
+    Images stay bytes outside the rows, unless observations are normalised.
     """
 
     def __init__(self, spec: EnvSpec, action_width: int, *, is_normalised: bool) -> None:
@@ -48,7 +48,7 @@ class RolloutRows:
         self.width = int(ends[-1])
 
     def pack(self, steps: Steps) -> Tensor:
-        """Return one row a step, (B, W)."""
+        """Return one row per step, (B, W)."""
         numbers = (steps.log_probs, steps.advantages, steps.returns, steps.values)
         columns = [steps.actions, *[column.reshape(-1, 1) for column in numbers]]
         if not self.has_images:
@@ -56,7 +56,7 @@ class RolloutRows:
         return torch.cat([*columns, *([] if steps.masks is None else [steps.masks.float()])], 1)
 
     def split(self, rows: Tensor, images: Tensor | None) -> Steps:
-        """Return the columns of some rows."""
+        """Return the columns of packed rows."""
         pieces = [rows[:, columns] for columns in self._columns]
         obs = pieces[0].reshape(-1, *self._obs_shape) if images is None else images
         masks = pieces[6] > 0 if self._has_masks else None

@@ -1,1 +1,1 @@
-"""From envs to a buffer: the sampler, transitions made of steps, and the moments that normalise them."""
+"""From envs to the buffer: the sampler, step processors, and running normalisation."""

@@ -1,4 +1,4 @@
-"""Running means and deviations of observations and returns, so that networks see numbers near one.
+"""Normalisation by running means and standard deviations of observations and returns.
 
 Shapes: N envs, D numbers of an observation.
 """
@@ -17,14 +17,14 @@ from torch import Tensor
 from ludus.core import states
 
 Moments = tuple[NDArray[Any], NDArray[Any]]
-"""What is taken from an observation, and by what the rest is multiplied."""
+"""The shift subtracted from an observation, and the scale the difference is multiplied by."""
 
 _SMALL = 1e-8
 _ENOUGH = 32
 
 
 class RunningMoments:
-    """The mean and variance of everything seen so far, in float64, gathered a batch at a time."""
+    """Running mean and variance in float64, updated a batch at a time."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.mean = np.zeros(shape)
@@ -32,7 +32,7 @@ class RunningMoments:
         self.count = 0
 
     def gather(self, values: NDArray[Any]) -> None:
-        """Take in a batch, its first axis being the examples."""
+        """Update with a batch whose first axis is the examples."""
         batch = values.astype(np.float64, copy=False)
         count = len(batch)
         # np.add.reduce, not mean and var: those cost several times as much on a batch this small.
@@ -47,9 +47,9 @@ class RunningMoments:
         self.count = total
 
     def steadied(self) -> NDArray[Any]:
-        """Return the variance, or 1 while too few were seen for it to mean anything.
+        """Return the variance, or 1 while there are too few examples to estimate it.
 
-        One env's first observation has none at all, and must not be scaled by infinity.
+        A single env's first observation has zero variance, and must not be scaled by infinity.
         """
         return self.variance if self.count >= _ENOUGH else np.ones_like(self.variance)
 
@@ -62,7 +62,7 @@ class RunningMoments:
         self.count = state["count"]
 
     def check_state(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless this is the state of such moments."""
+        """Raise StateError unless this is the state of running moments."""
         states.check_keys(state, "mean", "variance", "count")
         states.like(state, "mean", self.mean, finite=True)
         variance = states.like(state, "variance", self.variance, finite=True)
@@ -71,12 +71,12 @@ class RunningMoments:
 
 
 class Normaliser:
-    """Shifts and scales observations, and scales rewards, by what has been seen so far.
+    """Shifts and scales observations, and scales rewards, by running moments.
 
-    Everything is gathered before it is used: an observation before the network sees it, a reward
-    before a loss is computed from it. What is stored stays raw and is normalised where it is used, by
-    the newest moments; an on-policy agent notes the moments of each step (`moments`), so that a
-    rollout looks as it did when it was made.
+    The moments include a value before it is used: an observation before the network sees it, a
+    reward before it enters a loss. Stored data stay raw and are normalised where they are used, by the
+    newest moments; an on-policy agent stores the moments of each step (`moments`), so that the
+    updates see a rollout as it was when collected.
     """
 
     def __init__(
@@ -91,22 +91,22 @@ class Normaliser:
         device: torch.device,
         are_sums: bool = False,
     ) -> None:
-        """With `are_sums` the rewards of a loss are n-step sums, of rewards that `clipped` has cut."""
+        """With `are_sums` the rewards of a loss are n-step sums of rewards clipped by `clipped`."""
         self.clip = clip
         self._gamma = gamma
         self._are_sums = are_sums
         self._observed = RunningMoments(obs_shape) if observations else None
         self._returned = RunningMoments(()) if rewards else None
         self._returns_N = np.zeros(num_envs)
-        """The discounted return of each episode under way."""
-        # One tensor, so that one copy brings both to the device.
+        """The discounted return so far of each env's current episode."""
+        # One tensor, so that both reach the device in one copy.
         self._both = torch.stack([torch.zeros(obs_shape), torch.ones(obs_shape)]).to(device)
         self.shift, self.scale = self._both[0], self._both[1]
         self.reward_scale = torch.ones((), device=device)
         self._shift, self._scale = np.zeros(obs_shape, np.float32), np.ones(obs_shape, np.float32)
 
     def gather_rewards(self, rewards_N: NDArray[Any], ended_N: NDArray[Any]) -> None:
-        """Take in the rewards of one step of every env; they count from now on."""
+        """Update with the rewards of one step of every env."""
         if self._returned is not None:
             self._returns_N *= self._gamma
             self._returns_N += rewards_N
@@ -115,18 +115,18 @@ class Normaliser:
             self._publish_returned()
 
     def forget(self, cut_N: NDArray[Any]) -> None:
-        """Begin the returns of these envs anew: their episodes were cut."""
+        """Reset the returns of these envs: their episodes were cut."""
         self._returns_N[cut_N] = 0.0
 
     def gather_observations(self, obs_ND: NDArray[Any]) -> None:
-        """Take in the observations that the next actions answer; they count from now on."""
+        """Update with the observations of the next actions."""
         if self._observed is not None:
             self._observed.gather(obs_ND)
             self._publish_observed(self._observed)
 
     def _publish_observed(self, observed: RunningMoments) -> None:
-        # A new array each time: whoever noted the old one keeps it as it was, and a copy that the
-        # device has not made yet is not changed under it.
+        # A new array each time: stored references to the old one stay valid, and a pending copy to
+        # the device is not changed while it is made.
         both = np.empty((2, *observed.mean.shape), np.float32)
         both[0] = observed.mean
         both[1] = 1 / np.sqrt(observed.steadied() + _SMALL)
@@ -138,16 +138,16 @@ class Normaliser:
         self.reward_scale.fill_(1 / math.sqrt(float(self._returned.steadied()) + _SMALL))
 
     def _note_published(self) -> None:
-        # Copies: noted moments must not follow tensors that change in place.
+        # Copies: stored moments must not follow tensors that change in place.
         self._shift, self._scale = (t.cpu().numpy().copy() for t in (self.shift, self.scale))
 
     @property
     def moments(self) -> Moments:
-        """The shift and scale that observations get now."""
+        """The current shift and scale of observations."""
         return self._shift, self._scale
 
     def seen(self, obs_TND: Tensor, moments: Sequence[Moments]) -> Tensor:
-        """Return the observations of a rollout on the CPU, each step normalised by its own moments."""
+        """Return a rollout's observations on the CPU, each step normalised by its own moments."""
         if self._observed is None:
             return obs_TND
         shifts, scales = (
@@ -177,18 +177,18 @@ class Normaliser:
         return scaled if self._are_sums else scaled.clamp(-self.clip, self.clip)
 
     def clipped(self, rewards_N: NDArray[Any]) -> NDArray[Any]:
-        """Return raw rewards, each cut off where it would be once it is scaled, as far as known now."""
+        """Return raw rewards, clipped at the unscaled equivalent of the clip range as of now."""
         if self._returned is None or self._returned.count < _ENOUGH:
             return rewards_N
         limit = self.clip * math.sqrt(float(self._returned.variance) + _SMALL)
         return rewards_N.clip(-limit, limit)
 
     def weights(self) -> dict[str, Tensor]:
-        """Return what a trained policy needs of this: how observations are shifted and scaled."""
+        """Return what a trained policy needs: the shift and scale of observations."""
         return {"normalise.shift": self.shift, "normalise.scale": self.scale}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Take up what `weights` returned; for a policy that only acts."""
+        """Load the result of `weights`, for a policy that only acts."""
         own = self.weights()
         states.check_keys(weights, *own, optional=list(weights))
         found = {name: states.like(weights, name, own[name], finite=True) for name in own}
@@ -197,7 +197,7 @@ class Normaliser:
         self._note_published()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all moments, and the returns under way."""
+        """Return all moments, and the returns of the current episodes."""
         return {
             "observed": None if self._observed is None else self._observed.state_dict(),
             "returned": None if self._returned is None else self._returned.state_dict(),
@@ -206,7 +206,7 @@ class Normaliser:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up saved moments."""
+        """Restore saved moments."""
         states.check_keys(state, "observed", "returned", "returns", "published")
         moments = {"observed": self._observed, "returned": self._returned}
         for name, own in moments.items():
@@ -221,7 +221,7 @@ class Normaliser:
         with states.within("published"):
             for index, tensor in enumerate(shown):
                 saved = states.like(published, index, tensor, finite=True)
-                # Only the first, the shift, has a sign.
+                # Only the first, the shift, may be negative.
                 states.between(index, saved, low=0.0 if index else -math.inf)
         for name, own in moments.items():
             if own is not None:

@@ -23,7 +23,7 @@ Envs = VectorEnv | WorkerVectorEnv
 
 
 class Processor(Protocol):
-    """Turns steps into what a buffer keeps; it holds the observation that each action answered."""
+    """Turns steps into transitions for a buffer; it holds the observation of each action."""
 
     def begin(self, obs_ND: Array, masks_NA: Array | None, /) -> None: ...
     def process(self, actions_Nk: Array, env: Envs, buffer: Any) -> None: ...
@@ -33,14 +33,14 @@ class Processor(Protocol):
 
 
 class Shaped:
-    """The returns that an agent learns from, where wrappers have changed the rewards."""
+    """Returns of the shaped rewards that the agent learns from, where wrappers change rewards."""
 
     def __init__(self, num_envs: int, window: int) -> None:
         self.returns_N = np.zeros(num_envs)
         self.latest: deque[float] = deque(maxlen=window)
 
     def count(self, env: Envs) -> None:
-        """Take in the step that every env has just made."""
+        """Add the latest step of every env."""
         self.returns_N += env.rewards
         if env.has_ended:
             for index in np.flatnonzero(env.terminated | env.truncated).tolist():
@@ -57,7 +57,7 @@ class Shaped:
         self.latest.extend(state["latest"].tolist())
 
     def check_state(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless this is the state of such returns."""
+        """Raise StateError unless this is the state of shaped returns."""
         states.check_keys(state, "returns", "latest")
         states.like(state, "returns", self.returns_N, finite=True)
         latest = states.shaped(state, "latest", self.returns_N, (None,), finite=True)
@@ -66,19 +66,19 @@ class Shaped:
 
 
 class Episodes:
-    """Adds up the episodes under way and remembers the returns and lengths of the latest ones."""
+    """Sums the current episodes and stores the returns and lengths of the latest finished ones."""
 
     def __init__(self, num_envs: int, window: int, *, is_shaped: bool = False) -> None:
-        """Where wrappers change rewards, `is_shaped`, what the agent learns from is kept beside."""
+        """With `is_shaped`, where wrappers change rewards, the shaped returns are tracked as well."""
         self.num_ended = 0
         self._shaped = Shaped(num_envs, window) if is_shaped else None
         self._returns_N = np.zeros(num_envs)
         self._steps_N = np.zeros(num_envs, dtype=np.int64)
         self._latest: deque[tuple[float, int, float]] = deque(maxlen=window)
-        """Return, length and success (NaN where not told) of each."""
+        """Return, length and success (NaN if not reported) of each."""
 
     def count(self, env: Envs) -> None:
-        """Take in the step that every env has just made."""
+        """Add the latest step of every env."""
         self._returns_N += env.own_rewards
         self._steps_N += 1
         if self._shaped is not None:
@@ -93,23 +93,23 @@ class Episodes:
                 self.num_ended += 1
 
     def forget(self, cut_N: Array) -> None:
-        """Drop the episodes that a restore had to cut: their returns would not be whole."""
+        """Drop the episodes that a restore had to cut: their returns would be incomplete."""
         self._returns_N[cut_N] = self._steps_N[cut_N] = 0
         if self._shaped is not None:
             self._shaped.returns_N[cut_N] = 0
 
     @property
     def returns_so_far(self) -> Array:
-        """What each env's episode under way has brought."""
+        """The return so far of each env's current episode."""
         return self._returns_N.copy()
 
     @property
     def latest_returns(self) -> list[float]:
-        """The returns of the latest episodes that ended, oldest first."""
+        """The returns of the latest finished episodes, oldest first."""
         return [one[0] for one in self._latest]
 
     def metrics(self) -> dict[str, float]:
-        """Return the means over the latest episodes; nothing before the first has ended."""
+        """Return the means over the latest episodes; empty before the first has ended."""
         if not self._latest:
             return {}
         returns, lengths, told = (np.asarray(column) for column in zip(*self._latest, strict=True))
@@ -149,7 +149,7 @@ class Episodes:
             )
         states.between("latest", latest[:, 0], low=-sys.float_info.max, high=sys.float_info.max)
         states.between("latest", latest[:, 1], low=0, high=2**53)
-        # A run of an older ludus knew its shaped returns alone.
+        # Runs of older versions stored the shaped returns alone.
         if (shaped := self._shaped if "shaped" in state else None) is not None:
             with states.within("shaped"):
                 shaped.check_state(state["shaped"])
@@ -163,7 +163,7 @@ class Episodes:
 
 
 class SyncSampler:
-    """Lets an agent act in all envs and pushes what came of it into a buffer."""
+    """Steps an agent in all envs and pushes the transitions into a buffer."""
 
     def __init__(
         self,
@@ -176,23 +176,23 @@ class SyncSampler:
         self.processor = processor
         self.episodes = episodes
         self.num_env_steps = 0
-        """How many env steps were taken, over all envs and the whole run."""
+        """Number of env steps, over all envs and the whole run."""
         self.actions: Array | None = None
-        """The last action of each env, as the agent remembers it."""
+        """The last action of each env, as stored in the buffer."""
         self._rollout_start = (0, 0)
         self._last = LastStep(env)
         self._normaliser = normaliser
         self.reset()
 
     def begin(self) -> None:
-        """Begin the first episode of every env."""
+        """Start the first episode of every env."""
         self.env.reset()
         if self._normaliser is not None:
             self._normaliser.gather_observations(self.env.obs)
         self.processor.begin(self.env.obs, self.env.masks)
 
     def sample_and_push(self, agent: Agent, buffer: Any) -> None:
-        """Take one step in every env, and push the transitions it completes."""
+        """Take one step in every env, and push the completed transitions."""
         env = self.env
         self.actions = actions = agent.act(env.obs, env.masks, self.num_env_steps)
         env.step(agent.to_env(actions))
@@ -206,39 +206,39 @@ class SyncSampler:
         self.episodes.count(env)
 
     def begin_rollout(self, num_opts: int) -> None:
-        """Note where a collecting begins, after this many optimisation steps."""
+        """Mark the start of a collection, after this many optimisation steps."""
         self._rollout_start = (self.num_env_steps, num_opts)
 
     @property
     def num_rollout_steps(self) -> int:
-        """How many env steps were taken since the last collecting began."""
+        """Number of env steps since the last collection started."""
         return self.num_env_steps - self._rollout_start[0]
 
     def num_rollout_updates(self, num_opts: int) -> int:
-        """Return how many of this many optimisation steps came since the last collecting began."""
+        """Return the number of optimisation steps since the last collection started."""
         return num_opts - self._rollout_start[1]
 
     def last_step(self) -> dict[str, Any]:
-        """Return what came of the last step of every env, copied."""
+        """Return a copy of the last step of every env."""
         return self._last.read(self.actions, self.num_env_steps)
 
     def fps(self) -> float:
-        """Return how many env steps were taken per second since the last reset."""
+        """Return the env steps per second since the last reset."""
         elapsed = time.monotonic() - self._started - self._paused
         return (self.num_env_steps - self._first) / elapsed if elapsed > 0 else 0.0
 
     def pause(self, seconds: float) -> None:
-        """Leave time that was spent on something else, such as an evaluation, out of the rate."""
+        """Exclude time spent on something else, such as an evaluation, from the rate."""
         self._paused += seconds
 
     def reset(self) -> None:
-        """Begin to measure the rate anew."""
+        """Restart the measurement of the rate."""
         self._started = time.monotonic()
         self._paused = 0.0
         self._first = self.num_env_steps
 
     def drop_cut_episodes(self) -> None:
-        """Forget what was pending of episodes that a restore could not bring back."""
+        """Drop the pending steps of episodes that a restore could not recover."""
         cut = self.env.cut
         if cut.any():
             self.processor.forget(cut, self.env.obs, self.env.masks)
@@ -257,7 +257,7 @@ class SyncSampler:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        # Runs of the first version kept neither.
+        # Runs of the first version stored neither.
         optional = ("rollout_start", "last_step")
         states.check_keys(state, "num_env_steps", "processor", "episodes", optional=optional)
         num_env_steps = states.whole(state, "num_env_steps")

@@ -3,10 +3,10 @@
     OneStep   o_t, a_t, r_t,                                        gamma,    o_t+1
     NStep     o_t, a_t, r_t + gamma r_t+1 + ... + gamma^k-1 r_t+k-1, gamma^k, o_t+k   with k = n, or
               fewer where the episode ended
-    RolloutStep   the step whole, for the rollout of an on-policy agent
+    RolloutStep   the whole step, for the rollout of an on-policy agent
 
-A step that terminated has discount 0: nothing follows it. One that was truncated keeps its discount, as
-its last observation still has a value.
+A terminated step has discount 0: nothing follows it. A truncated step keeps its discount, as its last
+observation still has a value.
 
 Shapes: N envs, D numbers of an observation, k numbers of an action, A actions.
 """
@@ -29,7 +29,7 @@ Array = NDArray[Any]
 
 
 class SteppedEnv(Protocol):
-    """What is read of a vector of envs after a step."""
+    """The attributes read from a vector of envs after a step."""
 
     obs: Array
     next_obs: Array
@@ -42,18 +42,18 @@ class SteppedEnv(Protocol):
 
 
 class OneStep:
-    """Pushes each step as it is; keeps the observation that the agent acted on."""
+    """Pushes each step unchanged; holds the observation that the agent acted on."""
 
     def __init__(self, num_envs: int, layout: RowLayout, gamma: float) -> None:
         self._obs = np.zeros((num_envs, *layout.obs_shape), dtype=layout.obs_dtype)
         self._discounts = np.full(num_envs, gamma, dtype=np.float32)
 
     def begin(self, obs_ND: Array, masks_NA: Array | None = None) -> None:
-        """Take the observations that the first actions answer."""
+        """Set the observations of the first actions."""
         np.copyto(self._obs, obs_ND)
 
     def process(self, actions_Nk: Array, env: SteppedEnv, buffer: ReplayBuffer) -> None:
-        """Push the step that the env has just made with these actions."""
+        """Push the env's latest step, made with these actions."""
         discounts = self._discounts
         if env.has_ended:
             discounts = np.where(env.terminated, np.float32(0), discounts)
@@ -61,23 +61,23 @@ class OneStep:
         np.copyto(self._obs, env.obs)
 
     def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None = None) -> None:
-        """Take new first observations where an episode was cut; nothing else is pending."""
+        """Set new first observations where an episode was cut; nothing else is pending."""
         self._obs[cut_N] = obs_ND[cut_N]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the observations that the next actions answer."""
+        """Return the observations of the next actions."""
         return {"obs": self._obs.copy()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put them back, in place."""
+        """Restore them in place."""
         states.check_keys(state, "obs")
         np.copyto(self._obs, states.like(state, "obs", self._obs, finite=True))
 
 
 class NStep:
-    """Sums rewards over n steps before it pushes; where an episode ends it pushes the shorter sums.
+    """Pushes n-step returns; at the end of an episode it pushes the shorter sums.
 
-    All envs step together, so the step begun at time t lies in slot t % n for every one of them.
+    All envs step together, so the step started at time t is in slot t % n for all of them.
     """
 
     def __init__(
@@ -88,38 +88,38 @@ class NStep:
         n: int,
         clipped: Callable[[Array], Array] | None = None,
     ) -> None:
-        """With `clipped`, each reward passes through it before it is added to a sum."""
+        """`clipped`, if given, is applied to each reward before it is added to a sum."""
         if n < 1:
             raise ConfigError(f"n_step is {n}; use 1 or more")
         self._n = n
         self._clipped = clipped
         self._obs = np.zeros((num_envs, *layout.obs_shape), dtype=layout.obs_dtype)
-        # First the slot, then the env: what all envs began at one time is pushed as one block.
+        # Slot before env: the steps that all envs started at one time are pushed as one block.
         self._first_obs = np.zeros((n, *self._obs.shape), dtype=layout.obs_dtype)
         self._actions = np.zeros((n, num_envs, layout.action_width), dtype=np.float32)
         self._returns = np.zeros((n, num_envs))
         self._num_pending = np.zeros(num_envs, dtype=np.int64)
-        """How many of the last steps of each env have not been pushed; n - 1 at most between steps."""
+        """Number of unpushed last steps of each env; at most n - 1 between steps."""
         self._slot = 0
         self._powers = np.array([gamma**age for age in range(n + 1)])
         ages = (np.arange(n)[:, None] - np.arange(n)) % n
         self._by_slot = self._powers[ages][:, :, None]
-        """What a reward counts for in each slot, (n, n, 1): by the slot of now, then by slot."""
+        """Discount of a reward in each slot, (n, n, 1): by the current slot, then by slot."""
         self._discounts = np.full(num_envs, gamma**n, dtype=np.float32)
         self._share = np.zeros((n, num_envs))
 
     def begin(self, obs_ND: Array, masks_NA: Array | None = None) -> None:
-        """Take the observations that the first actions answer; nothing is pending."""
+        """Set the observations of the first actions; nothing is pending."""
         np.copyto(self._obs, obs_ND)
         self._num_pending[:] = 0
 
     def process(self, actions_Nk: Array, env: SteppedEnv, buffer: ReplayBuffer) -> None:
-        """Take the step that the env has just made, and push the transitions that it completes."""
+        """Add the env's latest step, and push the transitions that it completes."""
         slot = self._slot
         self._first_obs[slot] = self._obs
         self._actions[slot] = actions_Nk
         self._returns[slot] = 0.0
-        # Slots that are not pending get their share too; they are set to 0 when they are used again.
+        # Slots that are not pending are added to as well; they are reset to 0 when reused.
         rewards = env.rewards if self._clipped is None else self._clipped(env.rewards)
         np.multiply(self._by_slot[slot], rewards, out=self._share)
         self._returns += self._share
@@ -146,7 +146,7 @@ class NStep:
         buffer.push(*parts, discounts, env.next_obs[envs], masks)
 
     def _push_rest(self, index: int, env: SteppedEnv, buffer: ReplayBuffer) -> None:
-        """Push what is pending of an env whose episode ended, the oldest first."""
+        """Push the pending steps of an env whose episode ended, oldest first."""
         count = int(self._num_pending[index])
         self._num_pending[index] = 0
         if count == 0:
@@ -164,7 +164,7 @@ class NStep:
         buffer.push(*parts, discounts, next_obs, masks)
 
     def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None = None) -> None:
-        """Drop what is pending where an episode was cut, and take the new first observations there."""
+        """Drop the pending steps of cut episodes, and set the new first observations there."""
         self._num_pending[cut_N] = 0
         self._obs[cut_N] = obs_ND[cut_N]
 
@@ -173,7 +173,7 @@ class NStep:
         return {"slot": self._slot} | {name: array.copy() for name, array in self._arrays().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Put them back, in place."""
+        """Restore them in place."""
         own = self._arrays()
         states.check_keys(state, "slot", *own)
         for name, array in own.items():
@@ -195,7 +195,7 @@ class NStep:
 
 
 class RolloutStep:
-    """Adds each step to a rollout; keeps the observation, and the mask, that the agent acted on."""
+    """Adds each step to a rollout; holds the observation and mask that the agent acted on."""
 
     def __init__(
         self, num_envs: int, obs_shape: tuple[int, ...], obs_dtype: DTypeLike, mask: int
@@ -204,13 +204,13 @@ class RolloutStep:
         self._masks_NA = np.ones((num_envs, mask), dtype=bool) if mask else None
 
     def begin(self, obs_ND: Array, masks_NA: Array | None = None) -> None:
-        """Take the observations, and masks, that the next actions answer."""
+        """Set the observations, and masks, of the next actions."""
         np.copyto(self._obs_ND, obs_ND)
         if self._masks_NA is not None and masks_NA is not None:
             np.copyto(self._masks_NA, masks_NA)
 
     def process(self, actions_Nk: Array, env: SteppedEnv, buffer: RolloutBuffer) -> None:
-        """Add the step that the env has just made with these actions."""
+        """Add the env's latest step, made with these actions."""
         buffer.add(
             self._obs_ND, actions_Nk, env.rewards, env.terminated, env.truncated, env.next_obs,
             self._masks_NA,
@@ -218,7 +218,7 @@ class RolloutStep:
         self.begin(env.obs, env.masks)
 
     def forget(self, cut_N: Array, obs_ND: Array, masks_NA: Array | None = None) -> None:
-        """Take new first observations, and masks, where an episode was cut."""
+        """Set new first observations, and masks, where an episode was cut."""
         self._obs_ND[cut_N] = obs_ND[cut_N]
         if self._masks_NA is not None and masks_NA is not None:
             self._masks_NA[cut_N] = masks_NA[cut_N]

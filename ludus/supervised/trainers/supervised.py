@@ -1,4 +1,4 @@
-"""The trainer kind `supervised`: the base trainer, with models saved under names that people know."""
+"""The trainer kind `supervised`: the base trainer, with readable names for saved models."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Trainer(BaseTrainer):
         step_processor: object = None,
         replay_buffer: object = None,
     ) -> Any:
-        """Return the trainer of the config's kind, with these in the place of what the config says.
+        """Return the trainer of the config's kind, with these arguments in place of its sections.
 
-        Where the kind has a `build` of its own, as agents with a replay buffer do, that says what each
-        of them may be; other kinds take a config alone.
+        If the kind has its own `build`, as agents with a replay buffer do, see there for what each
+        may be; other kinds take a config alone.
         """
         typed: Any = given(config)
         found: Any = find("trainer", str(getattr(typed, "kind", None)))

@@ -1,1 +1,1 @@
-"""What a state can be estimated by, a file a kind."""
+"""The kinds of state estimator, one file each."""

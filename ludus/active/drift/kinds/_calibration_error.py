@@ -1,4 +1,4 @@
-"""What the kinds that go by an error of calibration share: bins, true classes and a baseline."""
+"""The base of estimators by calibration error: bins, true classes and a baseline."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class CalibrationErrorConfig(StrictConfig):
     """How it is measured and compared."""
 
     bins: Positive
-    """How many bins of equal width the confidence is parted into."""
+    """Number of equal-width bins of confidence."""
     baseline: BaselineConfig
-    """With what it is compared."""
+    """The baseline it is compared with."""
 
 
 class CalibrationError(ByBaseline):
-    """An error of calibration of a window beside that of the windows before it; only a rise counts."""
+    """The calibration error of a window compared with earlier windows; only a rise counts."""
 
     error: ClassVar[Callable[..., float]]
     """Takes log probabilities, true classes and `bins`."""
@@ -30,5 +30,5 @@ class CalibrationError(ByBaseline):
         self._bins = config.bins
 
     def value(self, window: Window) -> float:
-        """Return the error of this window."""
+        """Return the calibration error of this window."""
         return type(self).error(window.log_probs, window.true_classes(self.kind), bins=self._bins)

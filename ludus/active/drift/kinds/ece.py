@@ -1,4 +1,4 @@
-"""The state of a model by its expected calibration error."""
+"""Drift detection by the expected calibration error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.config.registry import register
 
 @register("state_estimation", "ece")
 class Ece(CalibrationError):
-    """ECE of a window beside that of the windows before it; only a rise counts."""
+    """ECE of a window compared with earlier windows; only a rise counts."""
 
     kind = "ece"
     error = staticmethod(ece)

@@ -1,4 +1,4 @@
-"""The state of a model by the entropy of what it predicts."""
+"""Drift detection by the entropy of the predictions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ludus.core import states
 
 @register("state_estimation", "entropy")
 class AverageEntropy:
-    """The mean entropy of a window, against a threshold; it needs no true classes."""
+    """The mean entropy of a window against a threshold; it needs no true classes."""
 
     kind = "entropy"
 
     class Config(StrictConfig):
-        """When it is high."""
+        """The threshold."""
 
         kind: Literal["entropy"]
         """The mean entropy of the predicted classes."""
@@ -39,11 +39,11 @@ class AverageEntropy:
         return Measured({"state/entropy": value}, is_high, is_judged=True, why=why)
 
     def reset(self) -> None:
-        """Nothing is remembered."""
+        """Do nothing: there is no state."""
 
     def state_dict(self) -> dict[str, Any]:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See that nothing was saved."""
+        """Check that the saved state is empty."""
         states.check_keys(state)

@@ -1,4 +1,4 @@
-"""The state of a stream by Kolmogorov-Smirnov tests of its features."""
+"""Drift detection by Kolmogorov-Smirnov tests of the features."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ludus.config.registry import register
 
 @register("state_estimation", "ks")
 class Ks(ByReference):
-    """The largest KS statistic of a feature between a window and the first one."""
+    """The largest KS statistic over the features, between a window and the first one."""
 
     kind = "ks"
 
     class Config(StrictConfig):
-        """When two windows count as different."""
+        """The significance level of the test."""
 
         kind: Literal["ks"]
         """A Kolmogorov-Smirnov test of each feature, corrected for their number (Bonferroni); it needs no
         true classes."""
         alpha: Alpha
-        """The features have moved where the corrected p-value is below this."""
+        """Significance level: drift is detected if the corrected p-value is below this."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config.alpha)

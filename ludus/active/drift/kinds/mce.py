@@ -1,4 +1,4 @@
-"""The state of a model by its maximum calibration error."""
+"""Drift detection by the maximum calibration error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.config.registry import register
 
 @register("state_estimation", "mce")
 class Mce(CalibrationError):
-    """MCE of a window beside that of the windows before it; only a rise counts."""
+    """MCE of a window compared with earlier windows; only a rise counts."""
 
     kind = "mce"
     error = staticmethod(mce)

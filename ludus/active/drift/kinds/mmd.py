@@ -1,4 +1,4 @@
-"""The state of a stream by the maximum mean discrepancy of its features."""
+"""Drift detection by the maximum mean discrepancy of the features."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ludus.config.registry import register
 
 @register("state_estimation", "mmd")
 class Mmd(ByReference):
-    """The MMD of features between a window and the first one, by a permutation test."""
+    """The MMD of features between a window and the first one, with a permutation test."""
 
     kind = "mmd"
 
     class Config(StrictConfig):
-        """When two windows count as different."""
+        """The significance level and the permutations of the test."""
 
         kind: Literal["mmd"]
         """The squared maximum mean discrepancy of features, with an RBF kernel as wide as their median
         distance; it needs no true classes."""
         alpha: Alpha
-        """The features have moved where the p-value is below this."""
+        """Significance level: drift is detected if the p-value is below this."""
         permutations: Positive
-        """How many random partings the p-value is counted over; it is never below 1 over one more."""
+        """Number of random permutations for the p-value, which is at least 1 / (permutations + 1)."""
 
         def problems(self) -> Iterator[str]:
-            """Yield what only shows when keys are read together."""
+            """Yield the conflicts between keys."""
             least = 1 / (self.permutations + 1)
             if least >= self.alpha:
                 yield (

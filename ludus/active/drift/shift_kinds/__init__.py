@@ -1,1 +1,1 @@
-"""How the classes of a stream change over time, a file a kind."""
+"""The kinds of distribution shift of a stream, one file each."""

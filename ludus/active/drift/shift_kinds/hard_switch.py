@@ -1,4 +1,4 @@
-"""A stream that switches from one distribution of classes to the next, at once."""
+"""A stream that switches abruptly from one class distribution to the next."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from ludus.config.registry import register
 
 @register("shift", "hard_switch")
 class HardSwitch:
-    """Each distribution holds for exactly `period` steps; after the last comes the first."""
+    """Each distribution lasts exactly `period` steps; the first follows the last."""
 
     class Config(StrictConfig):
-        """Which distributions, and for how long."""
+        """The distributions and their period."""
 
         kind: Literal["hard_switch"]
-        """Distributions that follow each other at once."""
+        """Distributions with abrupt switches between them."""
         distributions: Annotated[list[Weights], Field(min_length=2)]
-        """How likely each class is, relative to the others, in each distribution."""
+        """The relative weight of each class in each distribution."""
         period: Positive
-        """For how many steps each of them holds."""
+        """Number of steps that each of them lasts."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
-        """Return the distribution of the period that the step falls into."""
+        """Return the distribution of the step's period."""
         config = self._config
         place = step // config.period % len(config.distributions)
         return distribution(config.distributions[place], num_classes, f"distributions.{place}")

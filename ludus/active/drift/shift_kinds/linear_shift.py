@@ -1,4 +1,4 @@
-"""A stream that moves from one distribution of classes to another, and back, in a straight line."""
+"""A stream that shifts linearly from one class distribution to another, and back."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ludus.config.registry import register
 
 @register("shift", "linear_shift")
 class LinearShift:
-    """There in `period` steps, back in as many, and so on."""
+    """A linear shift in `period` steps, back in as many, repeated."""
 
     class Config(StrictConfig):
-        """From where to where, and how fast."""
+        """The two distributions and the period."""
 
         kind: Literal["linear_shift"]
-        """A mixture of two distributions whose share moves by 1 / period a step, there and back."""
+        """A mixture of two distributions whose weight changes by 1 / period per step, there and back."""
         start: Weights
-        """How likely each class is, relative to the others, at step 0 and every second period after."""
+        """The relative weight of each class at step 0 and every second period after."""
         end: Weights
-        """How likely each class is at the steps in between, after an odd number of periods."""
+        """The relative weight of each class after an odd number of periods."""
         period: Positive
-        """How many steps the way there takes; the way back takes as many."""
+        """Number of steps of the shift; the way back takes as many."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""A stream whose classes are as likely as is drawn, anew at every step."""
+"""A stream with random class weights, resampled at every step."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ludus.config.registry import register
 
 @register("shift", "random_uniform")
 class RandomUniform:
-    """Weights drawn uniformly from 0 to 1, another draw for each step."""
+    """Weights sampled uniformly from 0 to 1, independently for each step."""
 
     class Config(StrictConfig):
-        """There is nothing to set."""
+        """Nothing to set."""
 
         kind: Literal["random_uniform"]
-        """At each step every class gets a weight, drawn uniformly from 0 to 1."""
+        """At each step every class gets a weight sampled uniformly from 0 to 1."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
-        """Return weights as drawn, divided by their sum."""
+        """Return the sampled weights divided by their sum."""
         drawn_C = 1 - torch.rand(num_classes, dtype=torch.float64, generator=generator)
         return drawn_C / drawn_C.sum()

@@ -1,4 +1,4 @@
-"""A stream whose classes are as likely at every step."""
+"""A stream without drift: the same class distribution at every step."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from ludus.config.registry import register
 
 @register("shift", "static")
 class Static:
-    """One distribution for ever."""
+    """A constant distribution."""
 
     class Config(StrictConfig):
-        """How likely classes are."""
+        """The class weights."""
 
         kind: Literal["static"]
         """The same distribution at every step."""
         weights: Weights | None
-        """How likely each class is, relative to the others; null: all alike."""
+        """The relative weight of each class; null: all alike."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
 
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
-        """Return the one distribution."""
+        """Return the constant distribution."""
         weights = self._config.weights
         return distribution(
             [1.0] * num_classes if weights is None else weights, num_classes, "weights"
