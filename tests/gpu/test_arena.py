@@ -69,7 +69,7 @@ class Watched:
         if run.counters["iteration"] < 3:
             return
         update, rate = self.trainer.update, 0.001
-        rows = self.trainer.waiting.rows
+        rows = self.trainer.pending_rollouts.rows
         assert rows is not None
         batch = {name: tensor[:24].clone() for name, tensor in rows.items()}
         columns = list(self.trainer._filled(batch).values())
