@@ -60,7 +60,7 @@ def told(call: Ludus, *words: str, **changed: Any) -> str:
         ),
         (
             ["agent=null", "opponent={kind: zeillinger}"],
-            "'opponent.lexicographic' is missing; it is: Of equally good pairs",
+            "'opponent.lexicographic' is missing; it is: Break ties by",
         ),
         (["agent=null", "opponent={kind: randm}"], "no player kind is named 'randm'. Did you mean"),
         (["host.rollout_size=0"], "'host.rollout_size' must be greater than or equal to 1"),
