@@ -12,6 +12,7 @@ from torch.profiler import ProfilerActivity, profile
 
 import ludus
 from benchmarks import _real_work as shared
+from benchmarks._real_ludus import config_of
 from ludus.data.batches.memory import make_batches
 from ludus.data.sources.image_folder import ImageFolder
 
@@ -91,31 +92,15 @@ def section(folder: Path) -> dict[str, Any]:
 
 def make_config(work: shared.Work, device: str, workers: int, folder: Path) -> Any:
     """Return the config of the run."""
-    return ludus.example(
-        "supervised",
+    return config_of(
+        work,
+        device,
         data=section(folder),
-        model=None,
         engine="compiled" if device == "cuda" else "eager",
         memory_format="channels_last",
-        precision="bfloat16",
-        batch_size=work.batch_size,
         drop_last=True,
         max_epochs=100,
-        with_validation=False,
-        early_stopping=None,
-        best_model=None,
-        ema_decay=None,
-        max_grad_norm=shared.MAX_GRAD_NORM,
-        # Some lines are written while it is timed, the first one before.
-        log_every_opt_steps=10,
-        **{
-            "optimizer.learning_rate": shared.LEARNING_RATE,
-            "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
-            "settings.device": device,
-            "settings.display": "plain",
-            "settings.workers": workers,
-            "settings.checkpoint.every_seconds": 600.0,
-        },
+        **{"settings.workers": workers},
     )
 
 

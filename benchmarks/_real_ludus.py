@@ -55,33 +55,26 @@ class Watch:
             run.interrupted = True
 
 
+def config_of(work: shared.Work, device: str, **changes: Any) -> Any:
+    """Return the config of a run of nothing but training, of a network that a script gives."""
+    own: dict[str, Any] = {
+        "model": None, "precision": "bfloat16", "batch_size": work.batch_size,
+        "with_validation": False, "early_stopping": None, "best_model": None, "ema_decay": None,
+        "max_grad_norm": shared.MAX_GRAD_NORM,
+        # Some lines are written while it is timed, the first one before.
+        "log_every_opt_steps": 10, "optimizer.learning_rate": shared.LEARNING_RATE,
+        "optimizer.weight_decay": shared.WEIGHT_DECAY,
+        "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
+        "settings.device": device, "settings.display": "plain",
+        "settings.checkpoint.every_seconds": 600.0,
+    }  # fmt: skip
+    return ludus.example("supervised", **{**own, **changes})
+
+
 def make_trainer(work: str, device: str, engine: str) -> Any:
     """Return the trainer of a work."""
     todo = shared.WORKS[device][work]
-    config = ludus.example(
-        "supervised",
-        data=None,
-        model=None,
-        engine=engine,
-        precision="bfloat16",
-        batch_size=todo.batch_size,
-        max_epochs=NUM_STEPS // NUM_BATCHES,
-        with_validation=False,
-        early_stopping=None,
-        best_model=None,
-        ema_decay=None,
-        max_grad_norm=shared.MAX_GRAD_NORM,
-        # Some lines are written while it is timed, the first one before.
-        log_every_opt_steps=10,
-        **{
-            "optimizer.learning_rate": shared.LEARNING_RATE,
-            "optimizer.weight_decay": shared.WEIGHT_DECAY,
-            "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
-            "settings.device": device,
-            "settings.display": "plain",
-            "settings.checkpoint.every_seconds": 600.0,
-        },
-    )
+    config = config_of(todo, device, data=None, engine=engine, max_epochs=NUM_STEPS // NUM_BATCHES)
     # One "example" is a whole batch.
     loader: Any = DataLoader(Prepared(todo, device), batch_size=1, collate_fn=lambda rows: rows[0])
     trainer: Any = ludus.Trainer(config, train_loader=loader)

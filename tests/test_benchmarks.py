@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from benchmarks import (
     _arena_work,
     _games_dqn,
     _learning_ludus,
+    _pictures_ludus,
     _real_ludus,
     _real_work,
     _rl_ludus,
@@ -100,6 +102,10 @@ def test_the_configs_of_the_benchmarks_are_valid() -> None:
     assert _arena_work.config_of(16, "cpu").kind == "vanilla_ppo"
     for name in _real_work.WORKS["cpu"]:
         assert _real_ludus.make_trainer(name, "cpu", "eager").config.engine == "eager"
+    pictures = _pictures_ludus.make_config(
+        _real_work.WORKS["cpu"]["small ResNet"], "cpu", 2, Path("x")
+    )
+    assert (pictures.data.kind, pictures.settings.workers) == ("image_folder", 2)
     for task, name in _learning_ludus.CONFIGS.items():
         config = ludus.example(name).replace(**{"evaluation.target": None})
         config.replace(**_learning_ludus._length(config, TASKS[task]))
