@@ -204,3 +204,11 @@ def test_a_schedule_longer_than_the_run_is_refused() -> None:
     schedule = {"kind": "constant", "warmup_steps": 99}
     with pytest.raises(ConfigError, match="learning_rate_schedule"):
         fitted(small_solo(learning_rate_schedule=schedule))
+
+
+def test_an_evaluation_that_ends_the_run_is_recorded_with_its_training(tmp_path: Path) -> None:
+    ending = {"evaluate_every_iterations": 1, "log_every_iterations": 0, "evaluation.target": 0.0}
+    first, last = records(small_solo(max_iterations=3, **ending), tmp_path)
+    assert first["iteration"] == 1
+    assert {"eval/accuracy", "train/loss"} <= first.keys()
+    assert "test/accuracy" in last
