@@ -12,6 +12,10 @@ import torch
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
+from ludus.fit.config import FitConfig
+from ludus.fit.preflight import first_batch
+from ludus.fit.step_module import StepModule
+from ludus.fit.update import ModelUpdate
 from ludus.nn.engines.choice import (
     Chosen,
     EngineKey,
@@ -31,10 +35,6 @@ from ludus.nn.optimizer import Sgd
 from ludus.nn.recompute import WHY_EAGER
 from ludus.nn.schedules import Schedule
 from ludus.nn.torch_optimizer import Make, TorchOptimizer
-from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.preflight import first_batch
-from ludus.supervised.step_module import StepModule
-from ludus.supervised.update import Update
 
 # Below this many steps compiling takes longer than the compiled update saves.
 _WORTH_COMPILING = 200_000
@@ -45,7 +45,7 @@ _LARGE = 1 << 22
 class Made(NamedTuple):
     """An update, and how it is executed."""
 
-    update: Update
+    update: ModelUpdate
     engine: EngineName
     memory_format: MemoryFormat
     notes: list[str]
@@ -53,7 +53,7 @@ class Made(NamedTuple):
 
 
 def make_update(
-    config: SupervisedConfig,
+    config: FitConfig,
     model: Model,
     data: Batches,
     *,
@@ -82,7 +82,7 @@ def make_update(
         return Trial(step, (batch, 0), precision=config.precision, owners=[model])
 
     memory_format, notes = choose_format(config.memory_format, model.module, device, trial)
-    update = Update(
+    update = ModelUpdate(
         model,
         config.optimizer,
         accumulate=config.accumulate,
@@ -109,8 +109,8 @@ def make_update(
 
 
 def _choose_engine(
-    config: SupervisedConfig,
-    update: Update,
+    config: FitConfig,
+    update: ModelUpdate,
     data: Batches,
     *,
     num_steps: int,
@@ -121,12 +121,12 @@ def _choose_engine(
 
     def example() -> Sequence[object] | None:
         batch = first_batch(data)
-        return None if batch is None else (batch, *update.numbers)
+        return None if batch is None else update.example_inputs(batch)
 
     model, device = update.model, update.flat.device
     why_eager = WHY_EAGER if config.gradient_checkpointing else None
     subject = Subject(
-        update.learn, model, [model.module], device, example, others=[model], why_eager=why_eager
+        update.update, model, [model.module], device, example, others=[model], why_eager=why_eager
     )
     is_long = num_steps >= _WORTH_COMPILING
     wanted, notes = config.engine, list[str]()
@@ -136,13 +136,13 @@ def _choose_engine(
     chosen = chosen._replace(notes=[*notes, *chosen.notes])
     if chosen.used == "compiled" and (arguments := example()) is not None:
         update.more.find(model, arguments[0])
-    update.execute(chosen)
+    update.execute_by(chosen)
     return chosen.engine, chosen.notes
 
 
 def _choose_call(
-    config: SupervisedConfig,
-    update: Update,
+    config: FitConfig,
+    update: ModelUpdate,
     data: Batches,
     *,
     num_steps: int,
@@ -169,13 +169,13 @@ def _choose_call(
         notes.append(
             f"the update is not {quick}: {why_not_repeatable(update.model, [update.model.module])}"
         )
-    update.execute(Chosen(engine, eager_executor([update.model.module]), engine, notes))
+    update.execute_by(Chosen(engine, eager_executor([update.model.module]), engine, notes))
     if call is not None:
         update.call_network(call)
     return engine, notes
 
 
-def _keeps_gradients(config: SupervisedConfig, model: Model, given: Make | None) -> bool:
+def _keeps_gradients(config: FitConfig, model: Model, given: Make | None) -> bool:
     """Return whether gradients are kept in vectors: engines need that, and small networks are faster.
 
     It may not depend on whether `engine` is still auto or has become eager: the norm would be summed in
@@ -207,7 +207,7 @@ def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
     return [f"the update is called eagerly{waits}: {why}"] if engine == "auto" or waits else []
 
 
-def _refuse_half_sgd(update: Update) -> None:
+def _refuse_half_sgd(update: ModelUpdate) -> None:
     """Raise ConfigError where torch's SGD does not update the weights as documented."""
     # Seen in torch 2.13: its kernel leaves most weights unchanged, and momentum reads unwritten memory.
     halves = [v for v in update.flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]
@@ -223,7 +223,7 @@ def _refuse_half_sgd(update: Update) -> None:
         )
 
 
-def _groups(config: SupervisedConfig) -> list[Group]:
+def _groups(config: FitConfig) -> list[Group]:
     """Return the config's parameter groups, each named by its prefix."""
     return [
         Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)
