@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -12,21 +12,14 @@ from torch import Tensor
 from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.fit.more_metrics import MORE, MoreMetrics
-from ludus.fit.step_module import StepModule
 from ludus.nn.ema import TOTAL, without_total
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.module_guard import Executed
 from ludus.nn.flat import Vectors, copy_all
-from ludus.nn.groups import Group
 from ludus.nn.learner import Forward, Learner
-from ludus.nn.memory_format import MemoryFormat
 from ludus.nn.model import Model
-from ludus.nn.optimizer import OptimizerConfig
-from ludus.nn.precision import Precision
-from ludus.nn.recompute import Recomputed
-from ludus.nn.torch_optimizer import Make
 from ludus.nn.update import Update
 
 COMPILED = "compiled"
@@ -41,34 +34,13 @@ class ModelUpdate(Update):
     of the epoch so far.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        optimizer: OptimizerConfig,
-        *,
-        accumulate: int,
-        max_grad_norm: float | None,
-        precision: Precision,
-        ema_decay: float | None,
-        highest_rate: float | None = None,
-        groups: Sequence[Group] = (),
-        memory_format: MemoryFormat = "contiguous",
-        recomputed: Sequence[str] = (),
-        given: Make | None = None,
-        keeps_gradients: bool = True,
-    ) -> None:
+    def __init__(self, model: Model, learner: Learner, *, accumulate: int) -> None:
+        """The learner calls a StepModule of the model; `accumulate` is the number of batches of a step."""
         self.model = model
-        segments = Recomputed(model.module, recomputed) if recomputed else None
-        self.step_module = StepModule(model, memory_format, segments)
-        learner = Learner(
-            model.module, optimizer, max_grad_norm=max_grad_norm, precision=precision,
-            ema_decay=ema_decay, highest_rate=highest_rate, called=self.step_module,
-            groups=groups, given=given, keeps_gradients=keeps_gradients,
-        )  # fmt: skip
         # Loss times examples, correct predictions, examples with a prediction.
         super().__init__(learner, ("loss", "correct", "answered"))
         self._accumulate = accumulate
-        self._shows_norm = precision != "float16"
+        self._shows_norm = learner.precision != "float16"
         self.num_gathered = 0
         """Number of batches accumulated in the gradient for the next step."""
         self._totals = tuple(self.totals)

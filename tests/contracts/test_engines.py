@@ -26,6 +26,7 @@ from ludus.testing.engine_cases import EngineCase
 from ludus.testing.engines import by_name, check_engine, check_followed
 from tests.arena.small import small_arena
 from tests.arena.small_solo import small_solo
+from tests.fit.made import model_update
 from tests.games.dqn.small import prepared, small_dqn
 from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
@@ -73,7 +74,7 @@ def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
     layers = nn.Sequential(first, nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
     options = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9, "max_grad_norm": 0.5}
     model = Model(layers.to(device), loss="mse")
-    update = ModelUpdate(model, ADAM, **(options | changes))
+    update = model_update(model, ADAM, **(options | changes))
     x, y = torch.randn(2, 16, 8, device=device).chunk(2)
 
     def state() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ludus.nn import scaling
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam, Sgd
+from tests.fit.made import model_update
 
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
 ADAM = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
@@ -35,7 +36,7 @@ def make(
 ) -> ModelUpdate:
     model = Model(network, loss=loss)
     options = {"accumulate": 1, "max_grad_norm": None, "precision": "float32", "ema_decay": None}
-    update = ModelUpdate(model, optimizer, **(options | changes))
+    update = model_update(model, optimizer, **(options | changes))
     if without_reading:
         # On a GPU nothing may wait for a number, so the same is decided by tensors alone.
         update.learner._guarded.may_read = False

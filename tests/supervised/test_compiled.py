@@ -21,6 +21,7 @@ from ludus.nn.engines import compiled
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.store.checkpoint import digest_of
+from tests.fit.made import model_update
 from tests.supervised.conftest import QUIET, WINE, history
 
 # Torch warns of its own code when its compiler is first imported.
@@ -165,7 +166,7 @@ def update_of(
         layers[0].bias.requires_grad_(False)
     model = Model(layers, loss=loss)
     options = {"accumulate": 1, "max_grad_norm": None, "precision": "float32", "ema_decay": None}
-    update = ModelUpdate(model, optimizer, **(options | changes))
+    update = model_update(model, optimizer, **(options | changes))
     if is_traced:
         trace(update)
     return update
@@ -226,7 +227,7 @@ def test_a_traced_learning_rate_of_1e30_never_makes_a_weight_infinite() -> None:
     """A linear model: its gradient stays finite, and the weight decay alone overflows."""
     torch.manual_seed(0)
     model = Model(nn.Linear(4, 4), loss="cross_entropy")
-    update = ModelUpdate(
+    update = model_update(
         model,
         ADAMW.replace(learning_rate=1e30),
         accumulate=1,

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 import ludus
 from ludus import Model, Trainer
 from ludus.core.errors import LudusError
-from ludus.fit.update import ModelUpdate
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.store.checkpoint import digest_of
 from ludus.testing.trainers import check_kill_anywhere
 from tests.contracts.test_engines import ADAM, CPU
+from tests.fit.made import model_update
 from tests.supervised.conftest import QUIET, WINE
 
 # The learning rate is another one at every step.
@@ -166,7 +166,7 @@ def test_convolutions_and_attention_are_taped_to_the_bit(
         torch.manual_seed(0)
         model = Model(network(), loss="cross_entropy")
         options: dict[str, Any] = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9}
-        update = ModelUpdate(model.train(), ADAM, max_grad_norm=0.5, **options)
+        update = model_update(model.train(), ADAM, max_grad_norm=0.5, **options)
         subject = Subject(update.update, model, [model.module], CPU, lambda: None)
         update.execute_by(choose_engine(wanted, subject, is_long=False))  # type: ignore[arg-type]
         losses = []

@@ -7,6 +7,7 @@ import torch
 from ludus.fit.update import ModelUpdate
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam
+from tests.fit.made import model_update
 
 # The mean of a state of version 0.1.0 goes on as it began.
 OPTIONAL = ("ema_total",)
@@ -18,7 +19,7 @@ def make() -> ModelUpdate:
     torch.manual_seed(0)
     model = Model(torch.nn.Linear(3, 2), loss="cross_entropy")
     config = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
-    return ModelUpdate(
+    return model_update(
         model,
         config,
         accumulate=3,
