@@ -1,18 +1,25 @@
-"""Build the model and read the data before training, so that a mismatch is reported first."""
+"""Build the model and check the evaluator before training, so that a mismatch is reported first."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
+from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
 from ludus.fit.preflight import check_model
-from ludus.nn.model import Model
+from ludus.judge.evaluator import check_made_for, refuse_other_keys
+from ludus.nn.model import FROM_MODEL, Model
 from ludus.nn.precision import autocast_in, lower_weights
 from ludus.seeds import derive, forked
-from ludus.supervised.collated import CollatedBatches
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import Datasets
+from ludus.supervised.datasets import CollatedBatches
+from ludus.supervised.evaluator import SupervisedEvaluator
+
+if TYPE_CHECKING:
+    from ludus.supervised.trainer import BaseTrainer
 
 
 def make_model(
@@ -45,8 +52,51 @@ def make_model(
     return model
 
 
-def check_data(datasets: Datasets) -> list[str]:
-    """Read each data set twice; return why a resumed run may see other examples."""
-    found = [datasets.train.ask_twice()]
-    found += [data.ask_twice() for data in datasets.evaluators.values()]
-    return [reason for reason in dict.fromkeys(found) if reason is not None]
+def refuse_config_of_another(trainer: BaseTrainer, config: object) -> None:
+    """Raise ConfigError if the config belongs to another trainer, whose keys have no effect here."""
+    kind = str(getattr(config, "kind", None))
+    if kind in kinds("trainer") and type(config) is not trainer.Config:
+        meant = find("trainer", kind)
+        if not isinstance(trainer, meant) and meant.Config is not trainer.Config:
+            raise ConfigError(
+                f"the config is of kind {kind}, which {type(trainer).__name__} does not do; give it to"
+                f" {meant.__name__}, with the same arguments"
+            )
+
+
+def check_evaluator(trainer: BaseTrainer) -> None:
+    """Raise ConfigError, before any work is done, if a trainer's evaluator does not fit its config."""
+    config, evaluator = trainer.config, trainer.evaluator
+    if evaluator is not None and not config.with_validation:
+        raise ConfigError(
+            "an evaluator was set, but 'with_validation' is false, so it would never be asked; turn it on"
+        )
+    if not _may_log_more(trainer):
+        config.refuse_unlogged()
+    check_made_for(type(trainer), config, evaluator)
+    scorer = getattr(evaluator, "scorer", None)
+    if isinstance(scorer, SupervisedEvaluator):
+        with autocast_in(config.precision, trainer.device):
+            check_model(trainer.model, scorer.data, what="be measured on the data of the evaluator")
+    if (async_evaluator := trainer.async_evaluator) is None:
+        return
+    rebuilt = {"kind", "model", "loss"}
+    refuse_other_keys(config, async_evaluator, free={*config.model_dump()} - rebuilt)
+    if trainer.is_own_model:
+        raise ConfigError(
+            "an AsyncEvaluator rebuilds the model from the config in another process, but this one"
+            " was set by the script; register it as a model kind, or set a ludus.Evaluator"
+        )
+    run = trainer.run
+    async_evaluator.is_interrupted = lambda: run.interrupted
+    async_evaluator.on_event = lambda text: run.tell(text, event="evaluation_failed")
+    async_evaluator.check()
+
+
+def _may_log_more(trainer: BaseTrainer) -> bool:
+    """Return whether a script's own model, evaluator, trainer or callback may log other metrics."""
+    model, steps = trainer.model, ("training_step", "evaluation_step")
+    is_own = any(getattr(type(model), s, None) is not getattr(Model, s) for s in steps)
+    is_own = is_own or model.loss == FROM_MODEL
+    is_given = trainer.evaluator is not None or bool(trainer.callbacks)
+    return is_own or is_given or not type(trainer).__module__.startswith("ludus.")
