@@ -14,8 +14,7 @@ from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
 from ludus.fit.config import FitConfig
 from ludus.fit.preflight import first_batch
-from ludus.fit.step_module import StepModule
-from ludus.fit.update import ModelUpdate
+from ludus.fit.update import ModelUpdate, StepModule
 from ludus.nn.engines.choice import (
     Chosen,
     EngineKey,

@@ -32,11 +32,16 @@ from ludus.session.begun import CHANGED, Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
+from ludus.supervised.build import (
+    SupervisedJob,
+    check_evaluator,
+    evaluator_of,
+    make_model,
+    refuse_config_of_another,
+)
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_datasets, make_evaluators
-from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
-from ludus.supervised.preflight import check_evaluator, make_model, refuse_config_of_another
 from ludus.supervised.short_config import block_of, expand
 
 _SCORE = "validation/score"

@@ -1,10 +1,12 @@
-"""Build the model and check the evaluator before training, so that a mismatch is reported first."""
+"""Build the model and the evaluators of a config, in any process, and check them before training."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError
@@ -14,12 +16,15 @@ from ludus.judge.evaluator import check_made_for, refuse_other_keys
 from ludus.nn.model import FROM_MODEL, Model
 from ludus.nn.precision import autocast_in, lower_weights
 from ludus.seeds import derive, forked
+from ludus.session.device import resolve_device
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import CollatedBatches
+from ludus.supervised.datasets import CollatedBatches, make_datasets
 from ludus.supervised.evaluator import SupervisedEvaluator
 
 if TYPE_CHECKING:
     from ludus.supervised.trainer import BaseTrainer
+
+_NO_LOADERS = {"train": None, "validation": None, "test": None}
 
 
 def make_model(
@@ -100,3 +105,52 @@ def _may_log_more(trainer: BaseTrainer) -> bool:
     is_own = is_own or model.loss == FROM_MODEL
     is_given = trainer.evaluator is not None or bool(trainer.callbacks)
     return is_own or is_given or not type(trainer).__module__.startswith("ludus.")
+
+
+def evaluator_of(config: SupervisedConfig) -> SupervisedEvaluator:
+    """Return the evaluator that runs of this config use: on its validation data."""
+    return _with_data(config, resolve_device(config.settings.device))[1]
+
+
+def _with_data(
+    config: SupervisedConfig, device: torch.device
+) -> tuple[Batches, SupervisedEvaluator]:
+    """Return the training data of a config and the evaluator on its validation data."""
+    if config.data is None:
+        raise ConfigError(
+            "'data' is null in the config of this evaluator, which loads what it measures on by itself;"
+            " name a data set there, or give ludus.Evaluator(score=...) a function"
+        )
+    datasets = make_datasets(config, _NO_LOADERS, device, has_evaluator=True)
+    if "validation" not in datasets.evaluators:
+        raise ConfigError(
+            "the data of this evaluator's config has no validation part; set data.validation_fraction"
+        )
+    return datasets.train, datasets.evaluators["validation"]
+
+
+class SupervisedJob:
+    """A validation without its weights; computed on the CPU, whatever the run's device."""
+
+    def __init__(self, config: SupervisedConfig) -> None:
+        if config.model is None:
+            raise ConfigError(
+                "'model' is null in the config of this evaluator, which rebuilds the model in another"
+                " process; name a model kind there, or give ludus.Evaluator(score=...) a function"
+            )
+        self._config = config
+        self.metrics = config.metrics_of("validation")
+
+    def rebuild(self) -> tuple[Any, SupervisedEvaluator]:
+        """Return an untrained model and its evaluator."""
+        device = torch.device("cpu")
+        data, evaluator = _with_data(self._config, device)
+        return make_model(self._config, None, data, device), evaluator
+
+    def evaluate(
+        self, weights: Mapping[str, Tensor], *, is_interrupted: Callable[[], bool]
+    ) -> dict[str, float]:
+        """Return the metrics of these weights; the result is the same in every process."""
+        model, evaluator = self.rebuild()
+        model.load_state_dict(weights)
+        return evaluator.evaluate(model)[1]
