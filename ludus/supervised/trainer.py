@@ -24,7 +24,6 @@ from ludus.judge.evaluator import as_outcome
 from ludus.judge.judge import JudgeLog
 from ludus.judge.milestones import Milestones
 from ludus.nn.base_weights import base_digest
-from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.model import Model
 from ludus.nn.schedule import OfStep, Schedule
 from ludus.nn.torch_optimizer import Make, TorchMade
@@ -70,7 +69,7 @@ class BaseTrainer(Trainer):
     """Control of the learning rate other than by step."""
     # An evaluator restarts its data each time; a model's state is in its own part.
     derived: ClassVar[tuple[str, ...]] = (
-        "datasets", "evaluators", "loaders", "_plain_state", "_early_notes"
+        "datasets", "evaluators", "loaders", "_early_notes"
     )  # fmt: skip
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = SupervisedJob
@@ -211,16 +210,14 @@ class BaseTrainer(Trainer):
             schedule=self.schedule,
             run_steps=self.num_train_steps,
             has_begun=has_begun(self.run.files),
-            tell=self._tell_of_engine,
+            tell=lambda note: self.run.tell(note, event="engine"),
             given=self._given_optimizer,
         )
         self.update = made.update
-        for note in made.notes:
+        for note in made.update.engine_notes:
             self._tell_of_engine(note)
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
         self.config = self.config.replace(engine=made.engine, memory_format=made.memory_format)
-        module = self.model.module
-        self._plain_state = PlainState(self.model, module, layers=module)
 
     def _make_fitting(self) -> Fit:
         config = self.config
@@ -345,19 +342,12 @@ class BaseTrainer(Trainer):
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons from the data, the model and an asynchronous evaluation."""
-        if not hasattr(self, "_plain_state"):
+        if not hasattr(self, "update"):
             return ()
-        async_evaluator = (
-            () if self.async_evaluator is None else self.async_evaluator.inexact_because()
-        )
         reasons = [*self._unrepeatable, *self.train_data.inexact_because()]
         reasons += self.datasets.changed_later()
-        return [
-            *reasons,
-            *async_evaluator,
-            *self.update.inexact_because(),
-            *unsaved(self._plain_state),
-        ]
+        reasons += [] if self.async_evaluator is None else self.async_evaluator.inexact_because()
+        return [*reasons, *self.update.inexact_because()]
 
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""
