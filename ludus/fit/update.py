@@ -17,7 +17,6 @@ from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.module_guard import Executed
-from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.flat import Vectors, copy_all
 from ludus.nn.learner import Forward, Learner
 from ludus.nn.memory_format import MemoryFormat, with_channels_last
@@ -81,10 +80,6 @@ class ModelUpdate(Update):
         """Whether autograd adds to `.grad` at each step; an engine that replays uses its vectors instead."""
         self._network: GuardedCall | None = None
         self._execute_accumulate: Executed = self.accumulate
-        self.engine_notes: list[str] = []
-        """How the update is executed, and why not by a faster engine."""
-        self.plain_state = PlainState()
-        """The plain attributes of the model before the first step."""
 
     def execute_by(self, chosen: Chosen) -> None:
         """Execute `accumulate` and `update` by an engine from now on."""
@@ -167,7 +162,7 @@ class ModelUpdate(Update):
     def inexact_because(self) -> list[str]:
         """Return the reasons from a network that is compiled, or changes what no state_dict has."""
         compiled = [] if self._network is None else self._network.inexact_because()
-        return [*compiled, *unsaved(self.plain_state)]
+        return [*compiled, *super().inexact_because()]
 
     def check(self) -> None:
         """Raise Diverged after too many consecutive overflows in half precision.

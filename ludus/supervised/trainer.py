@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -27,7 +27,7 @@ from ludus.nn.base_weights import base_digest
 from ludus.nn.model import Model
 from ludus.nn.schedule import OfStep, Schedule
 from ludus.nn.torch_optimizer import Make, TorchMade
-from ludus.session.begun import CHANGED, Begun, as_begun, has_begun
+from ludus.session.begun import Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
@@ -69,7 +69,7 @@ class BaseTrainer(Trainer):
     """Control of the learning rate other than by step."""
     # An evaluator restarts its data each time; a model's state is in its own part.
     derived: ClassVar[tuple[str, ...]] = (
-        "datasets", "evaluators", "loaders", "_early_notes"
+        "datasets", "evaluators", "loaders", "_is_open"
     )  # fmt: skip
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = SupervisedJob
@@ -178,7 +178,7 @@ class BaseTrainer(Trainer):
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
         self.evaluators = datasets.evaluators
         begun, length = Begun(self.run.files), self.train_data.length()
-        config, self._notes = lengthened(config, max_steps, length, begun)
+        config, self.notes = lengthened(config, max_steps, length, begun)
         self.config = config = as_begun(config, begun)
         self.model = self._make_model()
         if not has_begun(self.run.files):
@@ -188,7 +188,7 @@ class BaseTrainer(Trainer):
         self.num_train_steps = config.count_steps(self.train_data.length())
         self.rate_control = RateControl(config, self._given_schedule)
         self.fitting = self._make_fitting()
-        self._early_notes: list[str] | None = []
+        self._is_open = False
         self._make_update()
         self._prepare_observers()
         check_evaluator(self)
@@ -214,8 +214,9 @@ class BaseTrainer(Trainer):
             given=self._given_optimizer,
         )
         self.update = made.update
-        for note in made.update.engine_notes:
-            self._tell_of_engine(note)
+        if self._is_open:  # else `open` reports them: before it there is no directory to write to
+            for note in self.update.engine_notes:
+                self.run.tell(note, event="engine")
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
         self.config = self.config.replace(engine=made.engine, memory_format=made.memory_format)
 
@@ -311,11 +312,8 @@ class BaseTrainer(Trainer):
 
     def open(self) -> None:
         """Report what fit changed, and other choices that the user should know of."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
-        notes, self._early_notes = self._early_notes or [], None
-        for note in notes:
-            self._tell_of_engine(note)
+        super().open()
+        self._is_open = True
         if self.config.tf32 is True and self.device.type != "cuda":
             self.run.tell(f"'tf32' is true, which does nothing on {self.device.type}", event="tf32")
         if self.update.ema is not None:
@@ -327,13 +325,6 @@ class BaseTrainer(Trainer):
                 event="evaluated_weights",
             )
 
-    def _tell_of_engine(self, note: str) -> None:
-        # Before `open` there is no directory to write it to.
-        if self._early_notes is not None:
-            self._early_notes.append(note)
-        else:
-            self.run.tell(note, event="engine")
-
     def close(self) -> None:
         """Stop the data loading processes."""
         self.train_data.close()
@@ -341,13 +332,11 @@ class BaseTrainer(Trainer):
             self.async_evaluator.close()
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons from the data, the model and an asynchronous evaluation."""
-        if not hasattr(self, "update"):
+        """Return the reasons from the data, and from the parts."""
+        if not self._is_prepared:
             return ()
-        reasons = [*self._unrepeatable, *self.train_data.inexact_because()]
-        reasons += self.datasets.changed_later()
-        reasons += [] if self.async_evaluator is None else self.async_evaluator.inexact_because()
-        return [*reasons, *self.update.inexact_because()]
+        from_data = [*self._unrepeatable, *self.datasets.changed_later()]
+        return [*from_data, *super().inexact_because()]
 
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""
@@ -484,18 +473,6 @@ class BaseTrainer(Trainer):
         facts = self.datasets.digests()
         base = base_digest(self.model.module)
         return facts if base is None else {**facts, "the frozen base": base}
-
-    def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and location of the best model so far."""
-        return self.judge.best if hasattr(self, "judge") else None
-
-    def runners_up(self) -> Sequence[Mapping[str, Any]]:
-        """Return the same for each model kept besides the best one, in order of score."""
-        return self.judge.runners_up if hasattr(self, "judge") else ()
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Drop the record of best models whose weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)
 
     @property
     def async_evaluator(self) -> AsyncEvaluator | None:

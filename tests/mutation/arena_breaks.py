@@ -78,7 +78,7 @@ ARENA = [
      'with forked(derive(params.seed, "arena/agent")):'),
     ("ludus/fit/passes.py", "self.count = -(-self._num_rows // size) - has_one_left",
      "self.count = -(-self._num_rows // size)"),
-    (_PRETRAINING, "return [] if self._students is None else unsaved(self._plain_state)", "return []"),
+    (_PRETRAINING, "return [] if self._update is None else self._update.inexact_because()", "return []"),
     (_DISTRIBUTION, "waits = torch.empty_like(logits).exponential_(generator=generator)",
      "waits = torch.empty_like(logits[:, :1]).exponential_(generator=generator).expand_as(logits)"),
     (_ENVIRONMENT, 'derive(self._seed, f"arena/{self._name}/episode", iteration)',
