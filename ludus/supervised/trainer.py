@@ -63,6 +63,9 @@ class BaseTrainer(Trainer):
     """
 
     Config: ClassVar[type[SupervisedConfig]] = SupervisedConfig
+    config: SupervisedConfig
+    model: Model
+    evaluator: Any
     _given_schedule: OfStep | None = None
     _given_optimizer: Make | None = None
     rate_control: RateControl
@@ -172,7 +175,7 @@ class BaseTrainer(Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, model, optimizer and observers from the config and the script's objects."""
-        config: SupervisedConfig = self.config
+        config = self.config
         self.device = resolve_device(config.settings.device)
         self.datasets = datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
