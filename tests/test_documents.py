@@ -21,6 +21,7 @@ def code_blocks() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize(("name", "block"), code_blocks(), ids=lambda value: value[:30])
 def test_every_code_block_of_the_documents_runs(
     name: str, block: str, tmp_path, monkeypatch
@@ -31,6 +32,7 @@ def test_every_code_block_of_the_documents_runs(
     assert runpy.run_path(str(path), run_name="__main__")
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_runs(path: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
