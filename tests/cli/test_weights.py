@@ -223,7 +223,7 @@ def test_a_copy_that_is_of_another_model_does_not_stand_in_for_the_best(
     shutil.rmtree(newest)
     shutil.rmtree(run / "models/best")
     shutil.copytree(older, run / "models/best")
-    assert "is no whole copy of it" in call("eval", str(run)).refusal()
+    assert "is not an intact copy of it" in call("eval", str(run)).refusal()
 
 
 def test_a_best_model_with_other_weights_in_its_place_is_read_from_its_copy(
