@@ -63,6 +63,20 @@ def test_the_documents_name_only_files_that_exist() -> None:
             assert (path.parent / target).exists(), f"{path.name} points to {target}"
 
 
+def headings(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_links_to_headings_name_headings_that_exist() -> None:
+    for path in DOCUMENTS:
+        for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", path.read_text()):
+            page = path.parent / target if target else path
+            assert anchor in headings(page), f"{path.name} points to {target}#{anchor}"
+
+
 def test_the_trainer_that_the_documents_teach_keeps_the_contract(tmp_path, monkeypatch) -> None:
     from ludus.config.base import read_config
     from ludus.testing.trainers import check_trainer
