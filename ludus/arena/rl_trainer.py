@@ -14,28 +14,26 @@ from ludus.arena.analyser import Watched
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
-from ludus.arena.learning.meter import Meter
-from ludus.arena.learning.minibatches import Minibatches
 from ludus.arena.learning.noted import Noted
-from ludus.arena.learning.pending_rollouts import PendingRollouts, kinds_of
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import after_an_iteration, make_plan
-from ludus.arena.playing.columns import chosen, to_columns, to_tensordict
+from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
-from ludus.arena.statistics import critic_statistics
+from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
+from ludus.data.replay.pending import MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
 from ludus.nn.learner import Learner
 from ludus.nn.module_state import ModuleState
 from ludus.nn.schedules import Schedule
-from ludus.seeds import derive, forked
+from ludus.seeds import derive, forked, generator
 from ludus.session.begun import as_begun, has_begun
 from ludus.show.progress import IterationContext, attach_progress_bar
 
@@ -101,8 +99,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         schedule, initial = config.learning_rate_schedule, config.optimizer.learning_rate
         self.rate = Schedule(schedule, initial=initial, run_steps=config.run_opts)
         self.num_train_steps = config.run_opts
-        together = self.environment.num_steps if self.keeps_episodes_whole else 1
-        self._minibatches = Minibatches(config, self.device, together=together)
+        self._minibatches = MinibatchOrder(self._shuffled, config.rl.minibatch_size)
         self._choose_engine()
         self.pretraining = make_pretraining(self.config, self.scenario_instance)
 
@@ -128,10 +125,10 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             rates=self.agents.rates(),
         )
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
-        self.pending_rollouts = PendingRollouts(
-            kinds_of(stored, shape, 2),
-            kinds_of(rows, (shape[0] * shape[1],), 1),
+        self.pending_rollouts = PendingData(
             self.device,
+            rollouts=kinds_of(stored, shape, 2),
+            rows=kinds_of(rows, (shape[0] * shape[1],), 1),
         )
 
     @property
@@ -189,7 +186,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             self._collect(run)  # returns early where the run is interrupted
             self._estimate(run)
             for epoch in range(rl.num_epochs):
-                for index in range(self._minibatches.count):
+                for index in range(self._num_minibatches):
                     self._learn(run, epoch, index)
             for stage in then:
                 if (
@@ -214,7 +211,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         iteration = run.counters["iteration"]
         for name, section in self.config.agents.items():
             self.update.set_learning(name, section.update_schedule.is_learning(iteration))
-        self.pending_rollouts.rollouts = self._roll_out(iteration)
+        self.pending_rollouts.put("rollouts", to_columns(self._roll_out(iteration)))
         run.counters["env_steps"] += self.config.frames_per_batch
 
     def _roll_out(self, iteration: int) -> TensorDict:
@@ -231,9 +228,9 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         )
 
     def _estimate(self, run: Run) -> None:
-        rollouts = self.pending_rollouts.take_rollouts()
+        rollouts = to_tensordict(self.pending_rollouts.take("rollouts"), 2)
         found = self.watched(rollouts, self.environment)
-        self.pending_rollouts.rows = self._estimated(rollouts)
+        self.pending_rollouts.put("rows", self._estimated(rollouts))
         self.meter.update({**found, **critic_statistics(rollouts, self.environment)})
 
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
@@ -242,13 +239,29 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             estimate(self.gae, self.agents, self.environment, rollouts)
         return to_columns(rows_of(rollouts))
 
+    @property
+    def _num_minibatches(self) -> int:
+        return self.config.frames_per_batch // self.config.rl.minibatch_size
+
+    def _shuffled(self, iteration: int, epoch: int) -> Tensor:
+        """Return the rows of an epoch, shuffled; those of an episode together where it is kept whole."""
+        config, together = (
+            self.config,
+            self.environment.num_steps if self.keeps_episodes_whole else 1,
+        )
+        number = iteration * config.rl.num_epochs + epoch
+        source = generator(config.seed, "arena/minibatches", number)
+        firsts = torch.randperm(config.frames_per_batch // together, generator=source)
+        order = firsts[:, None] * together + torch.arange(together)
+        return order.flatten().to(self.device, non_blocking=True)
+
     def _train_step(self, run: Run) -> None:
         self._learn(run, run.round("epoch"), run.round("minibatch"))
 
     def _learn(self, run: Run, epoch: int, index: int) -> None:
-        iteration, last = run.counters["iteration"], self._minibatches.count - 1
+        iteration, last = run.counters["iteration"], self._num_minibatches - 1
         is_last = epoch == self.config.rl.num_epochs - 1 and index == last
-        rows = self.pending_rollouts.take_rows(is_last=is_last)
+        rows = self.pending_rollouts.take("rows", releases=is_last)
         places_M = self._minibatches(iteration, epoch, index)
         self.train_step(dict(zip(rows, chosen(rows, places_M), strict=True)), index)
         if is_last:

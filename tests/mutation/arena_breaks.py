@@ -92,7 +92,7 @@ ARENA = [
      'seed = derive(self.config.seed, "arena/actions", 0)'),
     (f"{_ROOM}/evaluation.py", 'seed = derive(self.config.seed, f"arena/{name}/actions", index)',
      'seed = derive(self.config.seed, "arena/actions", index)'),
-    (f"{_ROOM}/learning/minibatches.py", "iteration * self._epochs + epoch)", "iteration)"),
+    (_RL, "number = iteration * config.rl.num_epochs + epoch", "number = iteration"),
     (_ENVS, 'name = f"arena/{self._name}/env {slot.index}/episode {episode}"',
      'name = f"arena/env {slot.index}/episode {episode}"'),
     (_ENVS, "seed = derive(self._seed, name, iteration) % 2**31",
