@@ -22,7 +22,7 @@ from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.playing.environment import MessageEnvironment
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT
-from ludus.arena.protocols.nip import Nip
+from ludus.arena.protocols._table import Nip
 from ludus.arena.statistics import (
     Meter,
     critic_statistics,
