@@ -40,7 +40,7 @@ class MpeParameters(StrictConfig):
 
 @register("parallel_env", "mpe")
 class Mpe(ParallelEnvMaker):
-    """Particles in a plane that cover landmarks, chase or speak, of the package mpe2; actions are discrete."""
+    """Particles in a plane that cover landmarks, chase or speak, of mpe2; actions are discrete."""
 
     Config = MpeParameters
     params: MpeParameters
