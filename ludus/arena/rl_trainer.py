@@ -272,7 +272,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     def train_step(self, batch: Mapping[str, Tensor], batch_idx: int) -> None:
         """Update on one minibatch of rows; override it to change the update."""
         rate = self.rate(self.run.counters["opt_steps"])
-        self.update.learn(list(self._filled(batch).values()), learning_rate=rate)
+        self.update.step(list(self._filled(batch).values()), learning_rate=rate)
 
     def _filled(self, rows: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return rows with the observations that rollouts do not store, in the order of the names."""

@@ -11,14 +11,13 @@ from ludus.config.base import (
     Count,
     DatasetSection,
     ModelSection,
-    NonNegativeFloat,
     Positive,
     PositiveFloat,
-    StrictConfig,
     TrainerConfig,
 )
 from ludus.core.errors import ConfigError, nearest
-from ludus.judge.directions import Direction, direction_of
+from ludus.fit.config import BestModelConfig, EarlyStoppingConfig, ParameterGroupConfig
+from ludus.judge.directions import direction_of
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.groups import is_inside
 from ludus.nn.memory_format import MemoryFormatKey
@@ -28,41 +27,6 @@ from ludus.nn.precision import Precision
 from ludus.nn.schedules import LearningRateScheduleSection, too_long
 from ludus.nn.schedules.plateau import Plateau
 from ludus.session.device import Tf32
-
-
-class EarlyStoppingConfig(StrictConfig):
-    """Early stopping, before the last epoch."""
-
-    metric: str
-    """The monitored metric: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
-    patience: Positive
-    """Stop after this many consecutive epochs without improvement."""
-    mode: Direction | None
-    """Whether lower (min) or higher (max) is better; null infers it from the metric's name."""
-    min_delta: NonNegativeFloat
-    """The smallest change that counts as an improvement."""
-
-
-class BestModelConfig(StrictConfig):
-    """The best models to keep, by a metric."""
-
-    metric: str
-    """The metric compared: any that the run logs, such as validation/epoch_loss or an evaluator's score."""
-    mode: Direction | None
-    """Whether lower (min) or higher (max) is better; null infers it from the metric's name."""
-    keep: Positive
-    """Number of best models to keep; models/best is the best of them."""
-
-
-class ParameterGroupConfig(StrictConfig):
-    """A group of parameters with its own learning rate, or frozen."""
-
-    prefix: Annotated[str, Field(min_length=1)]
-    """The name of a parameter of the network, or of a module: then all parameters in it."""
-    rate: PositiveFloat
-    """The factor by which the learning rate is multiplied."""
-    frozen: bool
-    """Do not train them, until a hook unfreezes them."""
 
 
 class SupervisedConfig(TrainerConfig):

@@ -14,6 +14,9 @@ from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
 from ludus.data.batches.memory import Batches
+from ludus.fit.preflight import check_model
+from ludus.fit.rate_control import RateControl
+from ludus.fit.update import ModelUpdate
 from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
@@ -25,9 +28,6 @@ from ludus.nn.precision import autocast_in
 from ludus.supervised.datasets import make_evaluators
 from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
-from ludus.supervised.preflight import check_model
-from ludus.supervised.rate_control import RateControl
-from ludus.supervised.update import Update
 
 _SCORE = "validation/score"
 """The metric name under which an evaluator's score is logged."""
@@ -41,7 +41,7 @@ class Evaluated:
     evaluator: Any
     model: Any
     flat: FlatParameters
-    update: Update
+    update: ModelUpdate
     train_data: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
     optimizer: Optimizer

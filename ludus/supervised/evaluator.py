@@ -11,12 +11,13 @@ import torch
 from ludus.core.errors import LudusError
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import MemoryBatches
+from ludus.fit.more_metrics import numbers_in
+from ludus.fit.update import count_examples
 from ludus.nn.calling import split_batch
 from ludus.nn.model import Model
 from ludus.nn.precision import Precision, autocast_in
+from ludus.nn.update import exact_type
 from ludus.seeds import derive, forked
-from ludus.supervised.more_metrics import numbers_in
-from ludus.supervised.update import count_examples, exact_type
 
 
 class SupervisedEvaluator:

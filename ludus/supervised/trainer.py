@@ -12,6 +12,11 @@ from ludus.config.registry import find, kinds
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
+from ludus.fit.build import make_update
+from ludus.fit.length import lengthened
+from ludus.fit.loop import Fit
+from ludus.fit.rate_control import PART, UNSET, RateControl, WatchPlateau
+from ludus.fit.watchers import GUARD, WatchMonitors, make_judge, with_judge
 from ludus.judge.divergence import WatchDivergence
 from ludus.judge.judge import JudgeLog
 from ludus.judge.milestones import Milestones
@@ -26,13 +31,8 @@ from ludus.session.trainer import Trainer
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_datasets
 from ludus.supervised.evaluated import Evaluated
-from ludus.supervised.fit import Fit
-from ludus.supervised.length import lengthened
 from ludus.supervised.preflight import check_data, make_model
-from ludus.supervised.rate_control import PART, UNSET, RateControl, WatchPlateau
 from ludus.supervised.short_config import block_of, expand
-from ludus.supervised.updating import make_update
-from ludus.supervised.watchers import GUARD, WatchMonitors, make_judge, with_judge
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
 """Types of options that are recorded by value."""
@@ -246,7 +246,7 @@ class BaseTrainer(Evaluated, Trainer):
         )  # fmt: skip
         return Fit(
             self.train_data,
-            learn=self.train_step,
+            train_step=self.train_step,
             schedule=self._schedule_for,
             max_epochs=config.max_epochs,
             max_steps=config.max_opt_steps,
@@ -258,7 +258,7 @@ class BaseTrainer(Evaluated, Trainer):
         if run.counters["epoch"] == 0 == run.counters["opt_steps"]:
             run.tell(
                 f"a whole epoch took no optimisation step: {type(self).__name__}.train_step calls neither"
-                " self.update(...) nor super().train_step(...), and counts no 'opt_steps'",
+                " self.update.step(...) nor super().train_step(...), and counts no 'opt_steps'",
                 event="no_steps",
             )
         return self.update.close_epoch()
@@ -376,7 +376,7 @@ class BaseTrainer(Evaluated, Trainer):
         """Learn from one batch and return its metrics; override it to learn in another way."""
         counters = self.run.counters
         learning_rate = self._learning_rate()
-        metrics = self.update(
+        metrics = self.update.step(
             batch, batch_idx, learning_rate=learning_rate, is_last=self.train_data.has_ended()
         )
         counters["examples"] += self.update.num_in_batch

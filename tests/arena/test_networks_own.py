@@ -226,18 +226,6 @@ def test_a_loop_of_ones_own_can_be_interrupted(tmp_path: Path) -> None:
     assert trainer.run.counters["iteration"] < 100_000
 
 
-def test_one_datum_that_is_left_over_joins_the_batch_before(tmp_path: Path) -> None:
-    from ludus.arena.playing.dataset import ArenaDataset
-    from ludus.arena.solo.students import Passes
-
-    data = ArenaDataset({"x": torch.arange(9.0)[:, None]}, torch.zeros(9, dtype=torch.int64))
-    for size, expected in ((4, [4, 5]), (2, [2, 2, 2, 3]), (5, [5, 4]), (1, [1] * 9), (16, [9])):
-        passes = Passes(data, ["x"], size, seed=0)
-        found = [passes(0, index) for index in range(passes.count)]
-        assert [len(y) for _, y in found] == expected
-        assert sorted(torch.cat([x for x, _ in found]).flatten().tolist()) == [*range(9)]
-
-
 def test_an_agent_without_a_value_may_have_buffers_where_no_value_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

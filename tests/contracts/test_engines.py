@@ -12,6 +12,7 @@ from torch import nn
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
+from ludus.fit.update import ModelUpdate
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.nn.engines import compiled
 from ludus.nn.engines.choice import ENGINES, EngineKey, Subject
@@ -21,11 +22,11 @@ from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam
-from ludus.supervised.update import Update
 from ludus.testing.engine_cases import EngineCase
 from ludus.testing.engines import by_name, check_engine, check_followed
 from tests.arena.small import small_arena
 from tests.arena.small_solo import small_solo
+from tests.fit.made import model_update
 from tests.games.dqn.small import prepared, small_dqn
 from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
@@ -58,11 +59,11 @@ def agent_of(kind: str, device: str = "cpu") -> EngineCase:
 class Pairs:
     """The update of a model, as a function of tensors alone."""
 
-    def __init__(self, update: Update) -> None:
+    def __init__(self, update: ModelUpdate) -> None:
         self.update = update
 
     def learn(self, inputs: Any, targets: Any, rate: Any) -> Any:
-        return self.update.learn((inputs, targets), rate, None)
+        return self.update.update((inputs, targets), rate, None)
 
 
 def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
@@ -73,7 +74,7 @@ def model_of(device: str = "cpu", **changes: Any) -> EngineCase:
     layers = nn.Sequential(first, nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
     options = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9, "max_grad_norm": 0.5}
     model = Model(layers.to(device), loss="mse")
-    update = Update(model, ADAM, **(options | changes))
+    update = model_update(model, ADAM, **(options | changes))
     x, y = torch.randn(2, 16, 8, device=device).chunk(2)
 
     def state() -> dict[str, Any]:
@@ -139,7 +140,7 @@ class RateLast:
 
     def learn(self, *inputs: torch.Tensor) -> Any:
         *columns, rate = inputs
-        return self.update._update(rate, *columns)
+        return self.update.update(rate, *columns)
 
 
 def _case(trainer: Any, columns: list[torch.Tensor]) -> EngineCase:

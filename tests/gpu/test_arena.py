@@ -72,10 +72,10 @@ class Watched:
         rows = self.trainer.pending_rollouts.take("rows", releases=False)
         batch = {name: tensor[:24].clone() for name, tensor in rows.items()}
         columns = list(self.trainer._filled(batch).values())
-        update.learn(columns, learning_rate=rate)
+        update.step(columns, learning_rate=rate)
         torch.cuda.synchronize()
         with not_waiting():
-            update.learn(columns, learning_rate=rate)
+            update.step(columns, learning_rate=rate)
         self.num_watched += 1
 
 
@@ -112,7 +112,7 @@ def test_a_compiled_update_is_captured_and_is_the_eager_one_within_rounding() ->
             if engine == "compiled" and index == 6:  # captured in the fourth call
                 torch.cuda.synchronize()
                 torch.cuda.set_sync_debug_mode("error")
-            trainer.update.learn(columns, learning_rate=0.01)
+            trainer.update.step(columns, learning_rate=0.01)
         torch.cuda.set_sync_debug_mode("default")
         found[engine] = trainer.weights(), trainer.update.metrics()
     captured = engine_of(trainer.update)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 
 import ludus
 from ludus.data.batches.splits import Examples
+from ludus.fit import build
 from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
-from ludus.supervised import updating
 from ludus.testing import trainers
 
 pytestmark = [
@@ -81,7 +81,7 @@ def test_a_compiled_foreign_network_killed_anywhere_ends_with_the_same_bytes(
 def test_so_does_one_whose_gradients_are_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "_LARGE", 1)
+    monkeypatch.setattr(build, "_LARGE", 1)
     trainer = make()
     trainer.prepare(max_steps=None)
     assert not trainer.update.flat.keeps_gradients

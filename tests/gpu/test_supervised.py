@@ -78,8 +78,8 @@ def test_a_compiled_update_is_captured_as_a_graph(kind: type, tmp_path: Path) ->
     trainer.train_data.start(0)
     batch = kind(trainer.train_data.next())
     for index in range(5):
-        trainer.update(batch, index, learning_rate=1e-3, is_last=True)
-    captured = trainer.update._learn.update
+        trainer.update.step(batch, index, learning_rate=1e-3, is_last=True)
+    captured = trainer.update.execute.update
     assert isinstance(captured, CapturedCode)
     assert all(one.is_possible for one in captured.graphed.values())
     (graphed,) = [one for nesting, one in captured.graphed.items() if nesting[0][0] is kind]
@@ -105,7 +105,7 @@ def test_an_update_does_not_wait_for_the_device(tmp_path: Path) -> None:
     torch.cuda.set_sync_debug_mode("error")
     try:
         for index in range(4):
-            metrics = trainer.update(batch, index, learning_rate=1e-3, is_last=False)
+            metrics = trainer.update.step(batch, index, learning_rate=1e-3, is_last=False)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert metrics["train/loss"].is_cuda

@@ -193,9 +193,9 @@ def test_a_step_along_a_long_gradient_is_shortened(kind: str) -> None:
 @changes(ARENA, "engine", shown_by=PPO)
 def test_updates_are_executed_by_the_engine_that_is_named(kind: str) -> None:
     taped = run(kind)
-    assert isinstance(taped.trainer.update.update.update, Taped)
+    assert isinstance(taped.trainer.update.execute.update, Taped)
     eager = run(kind, engine="eager")
-    assert eager.trainer.update.update == eager.trainer.update._update
+    assert eager.trainer.update.execute == eager.trainer.update.update
     assert not differ(taped, eager)
     assert prepared(tiny(kind, engine="auto")).config.engine == "tape"
 

@@ -12,7 +12,7 @@ _ENVIRONMENT, _DISTRIBUTION = (
 )
 _COMBINED, _PARTS = f"{_ROOM}/agents/combined.py", f"{_ROOM}/agents/kinds/parts.py"
 _TRAINER, _LEARNED = f"{_ROOM}/trainer.py", f"{_ROOM}/learning/update.py"
-_STUDENTS, _PRETRAINING = f"{_ROOM}/solo/students.py", f"{_ROOM}/initialisation/pretraining.py"
+_PRETRAINING = f"{_ROOM}/initialisation/pretraining.py"
 _SLOT, _ENVS = (f"{_ROOM}/scenarios/pettingzoo/{name}.py" for name in ("slot", "environment"))
 
 _ESTIMATE = f"{_ROOM}/learning/estimate.py"
@@ -74,8 +74,8 @@ ARENA = [
     (f"{_ROOM}/preflight.py", "gae.deactivate_vmap = True", "pass"),
     (f"{_ROOM}/build.py", 'with forked(derive(params.seed, f"arena/agent/{name}")):',
      'with forked(derive(params.seed, "arena/agent")):'),
-    (_STUDENTS, "self.count = -(-len(dataset) // size) - has_one_left",
-     "self.count = -(-len(dataset) // size)"),
+    ("ludus/fit/passes.py", "self.count = -(-self._num_rows // size) - has_one_left",
+     "self.count = -(-self._num_rows // size)"),
     (_PRETRAINING, "return [] if self._students is None else unsaved(self._plain_state)", "return []"),
     (_DISTRIBUTION, "waits = torch.empty_like(logits).exponential_(generator=generator)",
      "waits = torch.empty_like(logits[:, :1]).exponential_(generator=generator).expand_as(logits)"),

@@ -24,14 +24,20 @@ TESTS: dict[str, list[str]] = {
         "tests/nn",
         "tests/rl/test_modes.py",
         "tests/rl/test_taped.py",
-        "tests/supervised/test_update.py",
+        "tests/fit/test_update.py",
         "tests/test_golden_traces.py",
     ],
     "ludus/supervised": [
-        "tests/supervised/test_update.py",
+        "tests/fit/test_update.py",
         "tests/supervised/test_monitors.py",
         "tests/supervised/test_short_config.py",
         "tests/core/test_hooks.py",
+        "tests/supervised",
+        "tests/keys/test_supervised.py",
+    ],
+    "ludus/fit": [
+        "tests/fit",
+        "tests/supervised/test_monitors.py",
         "tests/supervised",
         "tests/keys/test_supervised.py",
     ],
@@ -88,7 +94,7 @@ _STEP, _TARGET, _SCHEDULES = (f"ludus/nn/{n}.py" for n in ("step", "target", "sc
 _RULE, _ADAM, _SGD = (f"ludus/nn/optimizers/{n}.py" for n in ("_rule", "adam", "sgd"))
 _TAPE, _MODEL, _FLAT = (f"ludus/nn/{name}.py" for name in ("engines/tape", "model", "flat"))
 _EMA, _LEARNER = "ludus/nn/ema.py", "ludus/nn/learner.py"
-_SUPERVISED = "ludus/supervised"
+_SUPERVISED, _FIT = "ludus/supervised", "ludus/fit"
 
 _LOSSES = [
     # A truncated step is treated as one that terminated, and the other way round.
@@ -212,11 +218,11 @@ _NN = [
 _SUPERVISED_ROOM = [
     # What an evaluator, a training_step or a hook measures decides on nothing, or is not told of.
     (f"{_SUPERVISED}/evaluated.py", "return {**self._also_watched(metrics), **metrics}", "return metrics"),
-    (f"{_SUPERVISED}/more_metrics.py", "number = value.to(self._exact) * count",
+    (f"{_FIT}/more_metrics.py", "number = value.to(self._exact) * count",
      "number = value.to(self._exact)"),
-    (f"{_SUPERVISED}/update.py", "            **self.more.state(),\n", ""),
-    (f"{_SUPERVISED}/watchers.py", "            self._logged |= {*self._log.written}", "            pass"),
-    (f"{_SUPERVISED}/watchers.py", "if epochs >= self._first + 2 or (run.is_finished and epochs):",
+    (f"{_FIT}/update.py", "            **self.more.state(),\n", ""),
+    (f"{_FIT}/watchers.py", "            self._logged |= {*self._log.written}", "            pass"),
+    (f"{_FIT}/watchers.py", "if epochs >= self._first + 2 or (run.is_finished and epochs):",
      "if False:"),
     # TensorBoard is off unless it is asked for, and hooks are given no state.
     (f"{_SUPERVISED}/short_config.py", 'complete["settings"]["device"] = short["device"]',
@@ -227,7 +233,7 @@ _SUPERVISED_ROOM = [
     ("ludus/nn/flat.py", "if named[name].data_ptr() != begin + place and named[name].numel():", "if False:"),
     ("ludus/nn/memory_format.py", 'return "channels_last" if is_last and not is_first else "contiguous"',
      'return "contiguous"'),
-    ("ludus/supervised/updating.py",
+    (f"{_FIT}/build.py",
      "if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):", "if code is None:"),
     ("ludus/nn/engines/unsaved.py", "if first is not None and now != first:", "if False:"),
     ("ludus/core/runtime.py",

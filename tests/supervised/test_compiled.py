@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 import ludus
 from ludus import Model, Trainer
+from ludus.fit.update import ModelUpdate
 from ludus.nn.engines import compiled
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.optimizer import Adam, Sgd
 from ludus.store.checkpoint import digest_of
-from ludus.supervised.update import Update
+from tests.fit.made import model_update
 from tests.supervised.conftest import QUIET, WINE, history
 
 # Torch warns of its own code when its compiler is first imported.
@@ -156,7 +157,7 @@ def update_of(
     activation: type[nn.Module] = nn.ReLU,
     is_tied: bool = False,
     **changes: Any,
-) -> Update:
+) -> ModelUpdate:
     torch.manual_seed(0)
     second = nn.Linear(4, 4, bias=False)
     layers = nn.Sequential(nn.Linear(4, 4), activation(), second, nn.BatchNorm1d(4))
@@ -165,15 +166,15 @@ def update_of(
         layers[0].bias.requires_grad_(False)
     model = Model(layers, loss=loss)
     options = {"accumulate": 1, "max_grad_norm": None, "precision": "float32", "ema_decay": None}
-    update = Update(model, optimizer, **(options | changes))
+    update = model_update(model, optimizer, **(options | changes))
     if is_traced:
         trace(update)
     return update
 
 
-def trace(update: Update) -> None:
+def trace(update: ModelUpdate) -> None:
     by = partial(compiled.compile_method, device=torch.device("cpu"))
-    update.execute(Chosen("compiled", by, "compiled", []))
+    update.execute_by(Chosen("compiled", by, "compiled", []))
 
 
 def batches(count: int) -> list[tuple[Tensor, Tensor]]:
@@ -190,7 +191,7 @@ def test_the_traced_update_is_the_eager_one(case: dict[str, Any]) -> None:
     for index, batch in enumerate(data):
         is_last = index == len(data) - 1
         one, two = (
-            update(batch, index, learning_rate=0.1 / (index + 1), is_last=is_last)
+            update.step(batch, index, learning_rate=0.1 / (index + 1), is_last=is_last)
             for update in (eager, traced)
         )
         torch.testing.assert_close(two, one, rtol=1e-4, atol=1e-6)
@@ -207,16 +208,16 @@ def test_a_traced_update_skips_a_batch_that_is_not_finite(bad: float) -> None:
     """Row 10 of the faults: weights, moments, means and buffers stay as they were."""
     update = update_of(is_traced=True, optimizer=ADAMW, ema_decay=0.9, max_grad_norm=1.0)
     good, other = batches(2)
-    update(good, 0, learning_rate=0.1, is_last=True)
+    update.step(good, 0, learning_rate=0.1, is_last=True)
     before = copy.deepcopy((update.flat.vectors[0], update.optimizer.state_dict(), update.ema))
     poisoned = other[0].clone()
     poisoned[2, 2] = bad
-    metrics = update((poisoned, other[1]), 1, learning_rate=0.1, is_last=True)
+    metrics = update.step((poisoned, other[1]), 1, learning_rate=0.1, is_last=True)
     assert not torch.isfinite(metrics["train/grad_norm"])
     after = (update.flat.vectors[0], update.optimizer.state_dict(), update.ema)
     torch.testing.assert_close(after, before, rtol=0, atol=0)
     assert all(torch.isfinite(buffer).all() for buffer in update.model.module.buffers())
-    update(other, 1, learning_rate=0.1, is_last=True)
+    update.step(other, 1, learning_rate=0.1, is_last=True)
     assert torch.isfinite(update.flat.vectors[0]).all()
     assert not update.flat.vectors[0].equal(before[0])
 
@@ -226,7 +227,7 @@ def test_a_traced_learning_rate_of_1e30_never_makes_a_weight_infinite() -> None:
     """A linear model: its gradient stays finite, and the weight decay alone overflows."""
     torch.manual_seed(0)
     model = Model(nn.Linear(4, 4), loss="cross_entropy")
-    update = Update(
+    update = model_update(
         model,
         ADAMW.replace(learning_rate=1e30),
         accumulate=1,
@@ -238,7 +239,7 @@ def test_a_traced_learning_rate_of_1e30_never_makes_a_weight_infinite() -> None:
     norms = []
     for inputs, _ in batches(5):
         batch = (inputs, torch.arange(8) % 4)
-        metrics = update(batch, 0, learning_rate=1e30, is_last=True)
+        metrics = update.step(batch, 0, learning_rate=1e30, is_last=True)
         norms.append(metrics["train/grad_norm"].item())
         assert torch.isfinite(update.flat.vectors[0]).all()
         assert update.ema is not None
@@ -256,7 +257,7 @@ def test_float16_overflows_are_skipped_in_a_traced_update_too() -> None:
     for update in updates:
         before = update.flat.vectors[0].clone()
         for _ in range(4):
-            update((inputs, 1e3 * targets), 0, learning_rate=0.1, is_last=True)
+            update.step((inputs, 1e3 * targets), 0, learning_rate=0.1, is_last=True)
         assert update.flat.vectors[0].equal(before)
         scaling = update.learner.scaling
         assert (scaling.num_skipped.item(), scaling.scale.item()) == (4, 2.0**12)

@@ -14,8 +14,8 @@ from torch.utils.data import DataLoader, Dataset
 
 import ludus
 from ludus.core.errors import ConfigError
+from ludus.fit.update import count_examples
 from ludus.nn.model import Model
-from ludus.supervised.update import count_examples
 from tests.supervised.conftest import history, wines
 
 OWN: dict[str, Any] = {"data": None, "model": None, "engine": "eager", "with_validation": True}

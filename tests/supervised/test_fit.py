@@ -133,7 +133,7 @@ def test_batches_that_wait_when_a_loop_is_left_are_no_part_of_the_next_ones_firs
     # Seven batches make steps of 3, 3 and 1.
     assert trainer.waiting == [1, 2, 1, 2, 0, 1, 2, 0, 0]
     assert trainer.run.counters["opt_steps"] == 3
-    assert trainer.update.num_examples == 0
+    assert trainer.update.num_counted == 0
 
 
 def test_a_round_left_in_an_epoch_is_not_counted_in_the_means_of_the_next(tiny: Tiny) -> None:
@@ -141,7 +141,7 @@ def test_a_round_left_in_an_epoch_is_not_counted_in_the_means_of_the_next(tiny: 
 
     class Means:
         def before_sum_up(self) -> None:
-            sums.append(trainer.update.num_examples)
+            sums.append(trainer.update.num_counted)
 
     trainer = Twice(tiny(max_epochs=1, with_validation=False))
     trainer.add(Means())

@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader, Dataset
 import ludus
 from ludus import Trainer
 from ludus.core.errors import ConfigError
+from ludus.fit import build
+from ludus.fit.build import uses_batch_index
 from ludus.nn.engines import compiled, network
 from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.trial import Trial
-from ludus.supervised import updating
-from ludus.supervised.updating import uses_batch_index
 from ludus.testing import trainers
 from tests.supervised.conftest import QUIET, WINE, lines
 
@@ -322,7 +322,7 @@ def test_gradients_of_a_large_network_are_not_kept_and_its_runs_resume_exactly(
     trainer = make(engine="eager")
     trainer.prepare(max_steps=None)
     assert trainer.update.flat.keeps_gradients
-    monkeypatch.setattr(updating, "_LARGE", 1)
+    monkeypatch.setattr(build, "_LARGE", 1)
     for engine, keeps in (("eager", False), ("auto", False), ("tape", True)):
         trainer = make(engine=engine)
         trainer.prepare(max_steps=None)

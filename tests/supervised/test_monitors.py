@@ -13,7 +13,7 @@ from torch import Tensor
 import ludus
 from ludus.core.errors import ConfigError
 from ludus.core.runtime import InMemoryRuntime
-from ludus.supervised.more_metrics import numbers_in
+from ludus.fit.more_metrics import numbers_in
 from ludus.testing.trainers import check_kill_anywhere
 from tests.supervised.conftest import MLP, Tiny, history, lines
 

@@ -82,7 +82,7 @@ def test_a_step_below_the_last_digit_of_a_weight_is_lost_but_the_mean_is_float32
 
 
 def test_sgd_that_torch_computes_wrongly_is_refused(tiny: Tiny, tmp_path: Path) -> None:
-    """If torch has mended its kernel, the refusal in supervised/updating.py can go."""
+    """If torch has mended its kernel, the refusal in fit/build.py can go."""
     with pytest.raises(
         ConfigError, match="SGD for bfloat16 weights computes wrong numbers on a CPU"
     ):

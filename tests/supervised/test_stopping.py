@@ -12,9 +12,9 @@ import torch
 from ludus import Model, Trainer
 from ludus.core.errors import CheckpointError, ConfigError
 from ludus.core.runtime import InMemoryRuntime
+from ludus.fit.watchers import make_judge, with_judge
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
-from ludus.supervised.watchers import make_judge, with_judge
 from tests.supervised.conftest import Tiny, history, lines, models
 
 NAN, INF = math.nan, math.inf

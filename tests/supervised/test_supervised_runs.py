@@ -130,8 +130,8 @@ def test_a_train_step_that_takes_no_step_is_told_after_an_epoch(tmp_path: Path) 
     trainer.fit(root=str(tmp_path), name="idle")
     told = [json.loads(line) for line in (tmp_path / "idle/events.jsonl").read_text().splitlines()]
     assert [one["reason"] for one in told if one["event"] == "no_steps"] == [
-        "a whole epoch took no optimisation step: TakesNoStep.train_step calls neither self.update(...)"
-        " nor super().train_step(...), and counts no 'opt_steps'"
+        "a whole epoch took no optimisation step: TakesNoStep.train_step calls neither"
+        " self.update.step(...) nor super().train_step(...), and counts no 'opt_steps'"
     ]
 
 

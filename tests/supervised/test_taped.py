@@ -15,9 +15,9 @@ from ludus.core.errors import LudusError
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.store.checkpoint import digest_of
-from ludus.supervised.update import Update
 from ludus.testing.trainers import check_kill_anywhere
 from tests.contracts.test_engines import ADAM, CPU
+from tests.fit.made import model_update
 from tests.supervised.conftest import QUIET, WINE
 
 # The learning rate is another one at every step.
@@ -59,7 +59,7 @@ def compared(root: Path, make: Any = Trainer, network: Any = None, **changes: An
 
 def replays(update: Any) -> list[int]:
     """Return how many tapes there are of each structure of a batch."""
-    return [len(f.update._tapes) for f in update._learn._functions.values()]
+    return [len(f.update._tapes) for f in update.execute._functions.values()]
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -75,7 +75,7 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("changes", CASES.values(), ids=CASES)
 def test_a_taped_run_is_an_eager_one_to_the_bit(tmp_path: Path, changes: dict[str, Any]) -> None:
     update = compared(tmp_path, **changes)
-    assert isinstance(update._learn, OnBatches)
+    assert isinstance(update.execute, OnBatches)
     assert sum(replays(update)) >= 1
 
 
@@ -166,14 +166,14 @@ def test_convolutions_and_attention_are_taped_to_the_bit(
         torch.manual_seed(0)
         model = Model(network(), loss="cross_entropy")
         options: dict[str, Any] = {"accumulate": 1, "precision": "float32", "ema_decay": 0.9}
-        update = Update(model.train(), ADAM, max_grad_norm=0.5, **options)
-        subject = Subject(update.learn, model, [model.module], CPU, lambda: None)
-        update.execute(choose_engine(wanted, subject, is_long=False))  # type: ignore[arg-type]
+        update = model_update(model.train(), ADAM, max_grad_norm=0.5, **options)
+        subject = Subject(update.update, model, [model.module], CPU, lambda: None)
+        update.execute_by(choose_engine(wanted, subject, is_long=False))  # type: ignore[arg-type]
         losses = []
         for step in range(6):
             torch.manual_seed(step)
             batch = (torch.randn(shape), torch.randint(0, 3, shape[:1]))
-            losses.append(update(batch, step, learning_rate=0.01 * step, is_last=False))
+            losses.append(update.step(batch, step, learning_rate=0.01 * step, is_last=False))
         ends.append((losses, dict(model.state_dict()), dict(update.state_dict())))
     assert len(replays(update)) == 1
     torch.testing.assert_close(*ends, rtol=0, atol=0)

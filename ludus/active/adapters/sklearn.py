@@ -19,9 +19,9 @@ from ludus.active.examples import PoolExamples
 from ludus.active.pool import Pool
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
+from ludus.fit.update import count_examples
 from ludus.nn.model import Model
 from ludus.seeds import derive
-from ludus.supervised.update import count_examples
 
 _SMALLEST = 1e-12
 
@@ -147,7 +147,7 @@ class Refit:
         self._examples, self._pool, self._seed = examples, pool, seed
         self._num_fitted = 0
 
-    def __call__(
+    def step(
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Fit, once all batches of the epoch were passed."""

@@ -22,12 +22,12 @@ from ludus.active.strategy import Strategy
 from ludus.core import Run, states
 from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
+from ludus.fit.loop import EPOCH
+from ludus.fit.preflight import check_model
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
 from ludus.seeds import forked
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.fit import EPOCH
-from ludus.supervised.preflight import check_model
 from ludus.supervised.short_config import block_of
 from ludus.supervised.trainer import BaseTrainer
 

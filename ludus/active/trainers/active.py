@@ -27,13 +27,13 @@ from ludus.config.registry import find, register_trainer
 from ludus.config.sections import kind_of
 from ludus.core import Every, Repeat, Run, Stateful
 from ludus.core.errors import ConfigError
+from ludus.fit.loop import EPOCH
+from ludus.fit.watchers import make_judge
 from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES
 from ludus.session.logger import WriteLog
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
-from ludus.supervised.fit import EPOCH
 from ludus.supervised.names import named_in_full
-from ludus.supervised.watchers import make_judge
 
 
 @register_trainer("active")

@@ -19,12 +19,11 @@ from ludus.arena.learning.weights import untouched
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.scenario import Scenario, ScenarioInstance
 from ludus.arena.solo.alone import Alone
-from ludus.arena.solo.students import Passes, SoloUpdate, Students
+from ludus.arena.solo.students import SoloUpdate, Students, passes_over
 from ludus.config.registry import find
 from ludus.core import Repeat, Run, Stage, states
 from ludus.core.errors import CheckpointError
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.module_state import ModuleState
 from ludus.seeds import derive, forked
@@ -73,14 +72,12 @@ class Pretraining:
             rates={name: dict.fromkeys(one.rates(), 1.0) for name, one in members.items()},
         )
         self._plain_state = PlainState(students)
-        self._passes = Passes(train, students.agents.data_names, section.batch_size, config.seed)
-        method = self._update._update
-        subject = Subject(method, students, [students], device, lambda: None)
-        self._update.update = choose_engine(config.engine, subject, is_long=False).by(method)
+        self._passes = passes_over(students, train, section.batch_size, config.seed)
+        self._update.use_engine(config.engine, students, [students])
 
     def nodes(self) -> tuple[Stage | Repeat, ...]:
         """Return the nodes of the plan before training."""
-        step = Stage(name="pretrain_step", work=self._learn)
+        step = Stage(name="pretrain_step", work=self._train_step)
         batches = Repeat(name="pretraining_batch", times=self._passes.count, body=(step,))
         record = Stage(name="record_pretraining", work=self._record)
         passes = Repeat(name="pretraining", times=self._section.iterations, body=(batches, record))
@@ -106,11 +103,11 @@ class Pretraining:
             for body in _bodies(self._agents.member(name))[:1]:
                 _copy(body, students.agents.member(name).get_submodule("body"))
 
-    def _learn(self, run: Run) -> None:
+    def _train_step(self, run: Run) -> None:
         _, update = self._at_work()
         columns = self._passes(run.round("pretraining"), run.round("pretraining_batch"))
         with torch.enable_grad():
-            update.learn(columns, learning_rate=self._section.optimizer.learning_rate)
+            update.step(columns, learning_rate=self._section.optimizer.learning_rate)
         run.counters["examples"] += len(columns[-1])
 
     def _record(self, run: Run) -> None:

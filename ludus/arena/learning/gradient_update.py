@@ -17,7 +17,7 @@ from ludus.nn.update import Update
 class GradientUpdate(Update):
     """The gradient update of agents, with a learning rate for each part of each agent.
 
-    The network holds the agents as its attribute `agents`. Define `_update`.
+    The network holds the agents as its attribute `agents`. Define `update`.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class GradientUpdate(Update):
         for group in self.parts_of[agent]:
             self.learner.set_frozen(group.name, group.is_frozen or not is_learning)
 
-    def learn(self, columns: Sequence[Tensor], *, learning_rate: float) -> None:
+    def step(self, columns: Sequence[Tensor], *, learning_rate: float) -> None:
         """Take one gradient step on a minibatch of rows."""
         self.num_counted += 1
-        self.update(self.numbers(learning_rate)[0], *columns)
+        self.execute(*self.scalars(learning_rate), *columns)
 
     @contextlib.contextmanager
     def _frozen_as_they_are(self) -> Iterator[None]:

@@ -123,15 +123,15 @@ class ArenaUpdate(GradientUpdate):
         surely_compiles = compiles and is_plain([learned.agents])
         chosen = choose_engine(
             key,
-            Subject(self._update, learned.objective, [learned.agents], self.device, lambda: None),
+            Subject(self.update, learned.objective, [learned.agents], self.device, lambda: None),
             is_long=surely_compiles and num_rows >= _WORTH_COMPILING,
             has_begun=has_begun,
             tell=tell,
         )
-        self.update = chosen.by(self._update)
+        self.execute = chosen.by(self.update)
         return chosen.engine, list(chosen.notes)
 
-    def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
+    def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:
             loss, told = net(*columns)
             return loss, told

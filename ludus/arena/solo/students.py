@@ -18,9 +18,9 @@ from ludus.arena.learning.gradient_update import GradientUpdate
 from ludus.arena.playing.columns import named
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING
-from ludus.core.errors import Interrupted, LudusError
+from ludus.core.errors import LudusError
+from ludus.fit.passes import Passes, accuracy
 from ludus.nn.optimizer import OptimizerConfig
-from ludus.seeds import generator
 
 Forward = Callable[..., Any]
 
@@ -66,19 +66,29 @@ class Students(nn.Module):
             data = [dataset.data[name] for name in self.agents.data_names]
             self.agents.observe(self._rows(data), fresh)
 
-    @torch.no_grad()
     def accuracy(
         self, name: str, dataset: ArenaDataset, size: int, *, is_interrupted: Callable[[], bool]
     ) -> float:
         """Return the accuracy of this agent, in batches of this size."""
-        agent, right = self.agents.member(name), torch.zeros((), device=dataset.y.device)
-        for first in range(0, len(dataset), size):
-            if is_interrupted():
-                raise Interrupted
-            data = [dataset.data[one][first : first + size] for one in self.agents.data_names]
-            logits_N2 = self._checked(name, agent.solo(self._rows(data)))
-            right += (logits_N2.argmax(1) == dataset.y[first : first + size]).sum()
-        return float(right) / len(dataset)
+        agent, data = self.agents.member(name), columns_of(dataset, self.agents.data_names)
+        return accuracy(
+            lambda columns: self._checked(name, agent.solo(self._rows(columns))),
+            data[:-1],
+            data[-1],
+            size,
+            is_interrupted=is_interrupted,
+        )
+
+
+def columns_of(dataset: ArenaDataset, data_names: Sequence[str]) -> list[Tensor]:
+    """Return the columns of the data in this order, then the labels."""
+    return [*(dataset.data[name] for name in data_names), dataset.y]
+
+
+def passes_over(students: Students, dataset: ArenaDataset, size: int, seed: int) -> Passes:
+    """Return the batches of students: every datum once an iteration, its data, then its label."""
+    columns = columns_of(dataset, students.agents.data_names)
+    return Passes(columns, size, seed=seed, name="arena/solo/order")
 
 
 class SoloUpdate(GradientUpdate):
@@ -105,7 +115,7 @@ class SoloUpdate(GradientUpdate):
             terms=[f"{agent}/{one}" for agent in agents for one in ("loss", "accuracy")],
         )
 
-    def _update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
+    def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:
             loss, told_A2 = net(*columns)
             return loss, told_A2
@@ -113,29 +123,3 @@ class SoloUpdate(GradientUpdate):
         with self._frozen_as_they_are():
             loss, norm, told_A2 = self.learner.step(loss_fn, learning_rate)
         return self._counted(loss, norm, told_A2.reshape(-1))
-
-
-class Passes:
-    """The data of each batch of an iteration: every datum once, reshuffled each iteration."""
-
-    def __init__(
-        self, dataset: ArenaDataset, data_names: Sequence[str], size: int, seed: int
-    ) -> None:
-        self._dataset, self._names, self._size, self._seed = dataset, data_names, size, seed
-        # Normalisation over a batch is undefined for one datum: it joins the batch before.
-        has_one_left = len(dataset) % size == 1 and len(dataset) > size > 1
-        self.count = -(-len(dataset) // size) - has_one_left
-        self._key = -1
-        self._order = torch.zeros(0, dtype=torch.int64)
-
-    def __call__(self, iteration: int, index: int) -> list[Tensor]:
-        """Return the columns of one batch: its data, then its labels."""
-        if self._key != iteration:
-            source = generator(self._seed, "arena/solo/order", iteration)
-            order = torch.randperm(len(self._dataset), generator=source)
-            self._order = order.to(self._dataset.y.device, non_blocking=True)
-            self._key = iteration
-        last = None if index == self.count - 1 else (index + 1) * self._size
-        places_N = self._order[index * self._size : last]
-        rows = self._dataset.rows(places_N)
-        return [*(rows[name] for name in self._names), self._dataset.y.index_select(0, places_N)]

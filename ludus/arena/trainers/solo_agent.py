@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any, ClassVar
 
@@ -12,17 +12,15 @@ from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.plan import after_an_iteration
 from ludus.arena.solo.parameters import SoloHyperParameters
-from ludus.arena.solo.plan import make_solo_plan
-from ludus.arena.solo.students import Passes, SoloUpdate, Students
+from ludus.arena.solo.students import SoloUpdate, Students, passes_over
 from ludus.arena.trainer import TensorDictTrainer
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat, Run, Stateful
+from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, Interrupted
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.score_state import Best
 from ludus.judge.scores import Score
-from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long
 from ludus.seeds import derive, forked
@@ -61,7 +59,9 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         instance, names = self.scenario_instance, self.agents.names
         size = self.config.solo_agent.batch_size
         train = instance.train_dataset
-        self._passes = Passes(train, self.agents.data_names, size, self.config.seed)
+        rounds = instance.protocol_handler.max_message_rounds
+        self.students = Students(self.agents, max_message_rounds=rounds)
+        self._passes = passes_over(self.students, train, size, self.config.seed)
         self._notes = [*notes, *self._shortened(max_steps)]
         config = self.config
         self.num_train_steps = config.max_iterations * self._passes.count
@@ -77,8 +77,6 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
             initial=config.optimizer.learning_rate,
             run_steps=self.num_train_steps,
         )
-        rounds = instance.protocol_handler.max_message_rounds
-        self.students = Students(self.agents, max_message_rounds=rounds)
         self.students.observe(train)
         self.update = SoloUpdate(
             self.students,
@@ -112,15 +110,13 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
 
     def _choose_engine(self) -> None:
         self._plain_state = PlainState(self.agents)
-        update = self.update
-        chosen = choose_engine(
+        chosen = self.update.use_engine(
             self.config.engine,
-            Subject(update._update, self.students, [self.students], self.device, lambda: None),
-            is_long=False,
+            self.students,
+            [self.students],
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        update.update = chosen.by(update._update)
         self.config = self.config.replace(engine=chosen.engine)
         self._engine_notes = list(chosen.notes)
 
@@ -129,18 +125,23 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         if type(self).train is not TensorDictTrainer.train:
             return super().plan()
         is_own = type(self)._run_train_loop is not SoloAgentTrainer._run_train_loop
-        return make_solo_plan(
-            self.config,
-            self._passes.count,
-            train_step=self._train_step,
-            then=after_an_iteration(
-                self.config, evaluate=self._evaluate, record=self._record, keep=self._save
-            ),
-            test=lambda run: self._test_in_context(),
-            save_models=lambda run: self._save_models(),
-            first=self._first_nodes(),
-            train_loop=(lambda run: self._train_in_context()) if is_own else None,
+        step = Stage(name="train_step", work=self._train_step)
+        then = after_an_iteration(
+            self.config, evaluate=self._evaluate, record=self._record, keep=self._save
         )
+        iteration = Repeat(
+            name="iteration",
+            times=self.config.max_iterations,
+            body=(Repeat(name="batch", times=self._passes.count, body=(step,)), *then),
+        )
+        own = self._as_stage("run_train_loop", self._train_in_context)
+        body = (
+            *self._first_nodes(),
+            own if is_own else iteration,
+            Stage(name="test", work=lambda run: self._test_in_context(), always=True),
+            Stage(name="save_models", work=lambda run: self._save_models(), always=True),
+        )
+        return Repeat(name="train", times=1, body=body)
 
     @attach_progress_bar(lambda self: self.config.max_iterations)
     def _run_train_loop(self, iteration_context: IterationContext) -> None:
@@ -150,7 +151,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
             if self.run.interrupted:
                 raise Interrupted
             for index in range(self._passes.count):
-                self._learn(self.run, index)
+                self.train_step(self._passes(self.run.counters["iteration"], index), index)
             iteration_context.step()
 
     @attach_progress_bar(lambda self: len(self.config.agents))
@@ -177,19 +178,21 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
         return {"accuracy": mean, **{f"{agent}/accuracy": one for agent, one in each.items()}}
 
     def _train_step(self, run: Run) -> None:
+        index = run.round("batch")
         with ExitStack() as stack:
             self._build_train_context(stack)
-            self._learn(run, run.round("batch"))
+            self.train_step(self._passes(run.counters["iteration"], index), index)
 
-    def _learn(self, run: Run, index: int) -> None:
-        iteration, is_last = run.counters["iteration"], index == self._passes.count - 1
+    def train_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
+        """Learn from one batch: its data, then its labels; override it to learn in another way."""
+        counters = self.run.counters
         for name, section in self.config.agents.items():
-            self.update.set_learning(name, section.update_schedule.is_learning(iteration))
-        columns = self._passes(iteration, index)
-        self.update.learn(columns, learning_rate=self.rate(run.counters["opt_steps"]))
-        run.counters["opt_steps"] += 1
-        run.counters["examples"] += len(columns[-1])
-        run.counters["iteration"] += is_last
+            is_learning = section.update_schedule.is_learning(counters["iteration"])
+            self.update.set_learning(name, is_learning)
+        self.update.step(batch, learning_rate=self.rate(counters["opt_steps"]))
+        counters["opt_steps"] += 1
+        counters["examples"] += len(batch[-1])
+        counters["iteration"] += batch_idx == self._passes.count - 1
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         if GUARD.diverged(self.update.metrics()) is not None:

@@ -192,7 +192,7 @@ def test_one_step_of_plain_descent_goes_that_way_on_flat_parameters(variant: str
     named = dict(trainer.agents.named_parameters())
     before = {name: one.detach().clone() for name, one in named.items()}
     columns = [rows[tuple(name.split("/"))] for name in trainer.update.learned.names]
-    trainer.update.learn(columns, learning_rate=1.0)
+    trainer.update.step(columns, learning_rate=1.0)
     for name, one in named.items():
         assert torch.allclose(before[name] - one.detach(), expected[name], atol=1e-6), name
 

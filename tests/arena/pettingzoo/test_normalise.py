@@ -53,13 +53,13 @@ def test_statistics_are_of_something_before_they_are_first_used() -> None:
 def test_each_row_of_an_iteration_counts_once_and_only_when_all_was_learned_from_it() -> None:
     trainer = prepared(small_counting())
     seen: list[float] = []
-    learn = trainer.update.learn
+    learn = trainer.update.step
 
     def watched(*args: Any, **keywords: Any) -> None:
         seen.append(float(statistics(trainer.agents)[2]))
         learn(*args, **keywords)
 
-    trainer.update.learn = watched
+    trainer.update.step = watched
     run = trainer.run
     trainer._collect(run)
     trainer._estimate(run)

@@ -12,6 +12,7 @@ from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.data.batches.memory import MemoryBatches
 from ludus.data.batches.splits import Examples
+from ludus.fit.loop import EPOCH, Fit
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.nn.learner import Learner
@@ -19,7 +20,6 @@ from ludus.nn.optimizer import Sgd
 from ludus.nn.schedules import Schedule
 from ludus.nn.schedules.linear import Linear
 from ludus.seeds import derive, forked, generator
-from ludus.supervised.fit import EPOCH, Fit
 from tests.toy import ToyTrainer, toy_config
 
 NUM_EXAMPLES, BATCH, MAX_EPOCHS = 18, 2, 4
@@ -69,7 +69,7 @@ class ToyActive(ToyTrainer):
         self.data = Labelled(self.config.seed)
         self.fitting = Fit(
             self.data,
-            learn=self.learn,
+            train_step=self.learn,
             schedule=lambda length: Schedule(
                 FALLING, initial=0.3, run_steps=MAX_EPOCHS * (length or 0)
             ),

@@ -7,10 +7,10 @@ from typing import Any
 
 from ludus.core import Run, states
 from ludus.core.services import Log
+from ludus.fit.config import FitConfig
 from ludus.judge.scores import Score
 from ludus.nn.schedule import HIGHEST, OfStep, Scaled, Schedule
 from ludus.nn.schedules.plateau import Plateau, PlateauSchedule
-from ludus.supervised.config import SupervisedConfig
 
 PART = "learning_rate"
 """The name of the part."""
@@ -21,7 +21,7 @@ UNSET: Mapping[str, Any] = {"override": None, "plateau": None}
 class RateControl:
     """Makes the schedules of a run and holds their state; a part."""
 
-    def __init__(self, config: SupervisedConfig, given: OfStep | None) -> None:
+    def __init__(self, config: FitConfig, given: OfStep | None) -> None:
         """`given` is the factor function passed by a script, for a schedule of kind `given`."""
         self._section, self._initial = config.learning_rate_schedule, config.optimizer.learning_rate
         self.override: float | None = None

@@ -5,13 +5,17 @@ from __future__ import annotations
 import dis
 import inspect
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
+from ludus.fit.config import FitConfig
+from ludus.fit.preflight import first_batch
+from ludus.fit.step_module import StepModule
+from ludus.fit.update import ModelUpdate
 from ludus.nn.engines.choice import (
     Chosen,
     EngineKey,
@@ -25,16 +29,13 @@ from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.network import Plan, choose_call
 from ludus.nn.engines.trial import Trial
 from ludus.nn.groups import Group
+from ludus.nn.learner import Learner
 from ludus.nn.memory_format import MemoryFormat, choose_format
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Sgd
-from ludus.nn.recompute import WHY_EAGER
+from ludus.nn.recompute import WHY_EAGER, Recomputed
 from ludus.nn.schedules import Schedule
 from ludus.nn.torch_optimizer import Make, TorchOptimizer
-from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.preflight import first_batch
-from ludus.supervised.step_module import StepModule
-from ludus.supervised.update import Update
 
 # Below this many steps compiling takes longer than the compiled update saves.
 _WORTH_COMPILING = 200_000
@@ -45,7 +46,7 @@ _LARGE = 1 << 22
 class Made(NamedTuple):
     """An update, and how it is executed."""
 
-    update: Update
+    update: ModelUpdate
     engine: EngineName
     memory_format: MemoryFormat
     notes: list[str]
@@ -53,7 +54,7 @@ class Made(NamedTuple):
 
 
 def make_update(
-    config: SupervisedConfig,
+    config: FitConfig,
     model: Model,
     data: Batches,
     *,
@@ -67,115 +68,92 @@ def make_update(
 
     Raise ConfigError if the engine named in the config cannot execute it.
     """
-    _refuse_complex(model)
-    if not any(weight.requires_grad for weight in model.module.parameters()):
-        raise ConfigError(
-            f"the network {type(model.module).__name__} has no parameter that learns; free one with"
-            " requires_grad_(), or give a network that has some"
-        )
-    device = next(model.module.parameters()).device
+    _check_parameters(model)
+    module, segments = model.module, config.gradient_checkpointing
+    device = next(module.parameters()).device
 
-    def trial(memory_format: MemoryFormat) -> Trial | None:
-        if (batch := first_batch(data)) is None:
-            return None
-        step = StepModule(model, memory_format)
-        return Trial(step, (batch, 0), precision=config.precision, owners=[model])
+    def trial(step: StepModule) -> Trial | None:
+        batch = first_batch(data)
+        options: dict[str, Any] = {"precision": config.precision, "owners": [model]}
+        return None if batch is None else Trial(step, (batch, 0), **options)
 
-    memory_format, notes = choose_format(config.memory_format, model.module, device, trial)
-    update = Update(
-        model,
+    memory_format, notes = choose_format(
+        config.memory_format, module, device, lambda format_: trial(StepModule(model, format_))
+    )
+    step = StepModule(model, memory_format, Recomputed(module, segments) if segments else None)
+    learner = Learner(
+        module,
         config.optimizer,
-        accumulate=config.accumulate,
         max_grad_norm=config.max_grad_norm,
         precision=config.precision,
         ema_decay=config.ema_decay,
         highest_rate=schedule.highest,
+        called=step,
         groups=_groups(config),
-        memory_format=memory_format,
-        recomputed=config.gradient_checkpointing,
         given=given,
         keeps_gradients=_keeps_gradients(config, model, given),
     )
-    if update.flat.frozen and all(update.flat.frozen.values()):
-        raise ConfigError(
-            "'parameter_groups' freezes every parameter of the network, so nothing would learn; free one"
-        )
-    _refuse_half_sgd(update)
-    choose = _choose_engine
-    if config.engine in ("auto", "compiled") and why_not_repeatable(model, [model.module]):
-        choose = _choose_call
-    engine, more = choose(config, update, data, num_steps=run_steps, has_begun=has_begun, tell=tell)
-    return Made(update, engine, memory_format, notes + more)
+    _check_learner(learner)
+    update = ModelUpdate(model, learner, accumulate=config.accumulate)
+    if config.engine in ("auto", "compiled") and why_not_repeatable(model, [module]):
+        plan = Plan(step, device, run_steps * config.accumulate, lambda: trial(step))
+        chosen = _choose_call(config, plan, update, has_begun=has_begun, tell=tell)
+    else:
+        is_long = run_steps >= _WORTH_COMPILING
+        chosen = _choose_engine(config, update, data, is_long, has_begun=has_begun, tell=tell)
+    return Made(update, chosen.engine, memory_format, notes + chosen.notes)
 
 
 def _choose_engine(
-    config: SupervisedConfig,
-    update: Update,
+    config: FitConfig,
+    update: ModelUpdate,
     data: Batches,
+    is_long: bool,
     *,
-    num_steps: int,
     has_begun: bool,
     tell: Tell,
-) -> tuple[EngineName, list[str]]:
+) -> Chosen:
     """Choose the engine for the whole update of a network that is known to be deterministic."""
 
     def example() -> Sequence[object] | None:
         batch = first_batch(data)
-        return None if batch is None else (batch, *update.numbers)
+        return None if batch is None else update.example_inputs(batch)
 
-    model, device = update.model, update.flat.device
+    model, device = update.model, update.device
     why_eager = WHY_EAGER if config.gradient_checkpointing else None
     subject = Subject(
-        update.learn, model, [model.module], device, example, others=[model], why_eager=why_eager
+        update.update, model, [model.module], device, example, others=[model], why_eager=why_eager
     )
-    is_long = num_steps >= _WORTH_COMPILING
     wanted, notes = config.engine, list[str]()
     if isinstance(update.optimizer, TorchOptimizer):
         wanted, notes = "eager", _called(config.engine, update.optimizer.name, device)
     chosen = choose_engine(wanted, subject, is_long=is_long, has_begun=has_begun, tell=tell)
-    chosen = chosen._replace(notes=[*notes, *chosen.notes])
-    if chosen.used == "compiled" and (arguments := example()) is not None:
-        update.more.find(model, arguments[0])
-    update.execute(chosen)
-    return chosen.engine, chosen.notes
+    if chosen.used == "compiled" and (inputs := example()) is not None:
+        update.more.find(model, inputs[0])
+    update.execute_by(chosen)
+    return chosen._replace(notes=[*notes, *chosen.notes])
 
 
 def _choose_call(
-    config: SupervisedConfig,
-    update: Update,
-    data: Batches,
-    *,
-    num_steps: int,
-    has_begun: bool,
-    tell: Tell,
-) -> tuple[EngineName, list[str]]:
+    config: FitConfig, plan: Plan, update: ModelUpdate, *, has_begun: bool, tell: Tell
+) -> Chosen:
     """Compile the network and its loss if that pays, for a network not known to be deterministic."""
-
-    def trial() -> Trial | None:
-        if (batch := first_batch(data)) is None:
-            return None
-        step, owners = update.step_module, [update.model]
-        return Trial(step, (batch, 0), precision=config.precision, owners=owners)
-
-    why_not = "its training_step uses batch_idx" if uses_batch_index(update.model) else None
-    if config.gradient_checkpointing:
-        why_not = WHY_EAGER
-    device, num_passes = update.flat.device, num_steps * config.accumulate
-    plan = Plan(update.step_module, device, num_passes, trial, why_not)
+    model = update.model
+    why_not = "its training_step uses batch_idx" if uses_batch_index(model) else None
+    plan = plan._replace(why_not=WHY_EAGER if config.gradient_checkpointing else why_not)
     call, notes = choose_call(config.engine, plan, has_begun=has_begun, tell=tell)
     engine: EngineName = "eager" if call is None else "compiled"
     if call is None:
-        quick = "captured as a CUDA graph" if device.type == "cuda" else "taped"
-        notes.append(
-            f"the update is not {quick}: {why_not_repeatable(update.model, [update.model.module])}"
-        )
-    update.execute(Chosen(engine, eager_executor([update.model.module]), engine, notes))
+        quick = "captured as a CUDA graph" if plan.device.type == "cuda" else "taped"
+        notes.append(f"the update is not {quick}: {why_not_repeatable(model, [model.module])}")
+    chosen = Chosen(engine, eager_executor([model.module]), engine, notes)
+    update.execute_by(chosen)
     if call is not None:
         update.call_network(call)
-    return engine, notes
+    return chosen
 
 
-def _keeps_gradients(config: SupervisedConfig, model: Model, given: Make | None) -> bool:
+def _keeps_gradients(config: FitConfig, model: Model, given: Make | None) -> bool:
     """Return whether gradients are kept in vectors: engines need that, and small networks are faster.
 
     It may not depend on whether `engine` is still auto or has become eager: the norm would be summed in
@@ -189,13 +167,18 @@ def _keeps_gradients(config: SupervisedConfig, model: Model, given: Make | None)
     return not (is_large and given is None and getattr(kind, "is_fused", False))
 
 
-def _refuse_complex(model: Model) -> None:
+def _check_parameters(model: Model) -> None:
     for name, parameter in model.module.named_parameters():
         if parameter.requires_grad and parameter.is_complex():
             raise ConfigError(
                 f"the parameter {name} is complex, which no optimizer of ludus moves; hold its real and"
                 " imaginary parts in one more dimension, and compute with torch.view_as_complex of it"
             )
+    if not any(weight.requires_grad for weight in model.module.parameters()):
+        raise ConfigError(
+            f"the network {type(model.module).__name__} has no parameter that learns; free one with"
+            " requires_grad_(), or give a network that has some"
+        )
 
 
 def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
@@ -207,11 +190,15 @@ def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
     return [f"the update is called eagerly{waits}: {why}"] if engine == "auto" or waits else []
 
 
-def _refuse_half_sgd(update: Update) -> None:
-    """Raise ConfigError where torch's SGD does not update the weights as documented."""
+def _check_learner(learner: Learner) -> None:
+    """Raise ConfigError where nothing would learn, or torch's SGD does not do as documented."""
+    flat, optimizer = learner.flat, learner.optimizer
+    if flat.frozen and all(flat.frozen.values()):
+        raise ConfigError(
+            "'parameter_groups' freezes every parameter of the network, so nothing would learn; free one"
+        )
     # Seen in torch 2.13: its kernel leaves most weights unchanged, and momentum reads unwritten memory.
-    halves = [v for v in update.flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]
-    optimizer = update.optimizer
+    halves = [v for v in flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]
     is_fused = isinstance(optimizer.config, Sgd)
     if isinstance(optimizer, TorchOptimizer) and isinstance(optimizer.made, torch.optim.SGD):
         is_fused = any(group.get("fused") for group in optimizer.made.param_groups)
@@ -223,7 +210,7 @@ def _refuse_half_sgd(update: Update) -> None:
         )
 
 
-def _groups(config: SupervisedConfig) -> list[Group]:
+def _groups(config: FitConfig) -> list[Group]:
     """Return the config's parameter groups, each named by its prefix."""
     return [
         Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)

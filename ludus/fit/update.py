@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,101 +11,60 @@ from torch import Tensor
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.fit.more_metrics import MORE, MoreMetrics
 from ludus.nn.ema import TOTAL, without_total
 from ludus.nn.engines.batches import OnBatches
 from ludus.nn.engines.choice import Chosen
 from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.module_guard import Executed
 from ludus.nn.flat import Vectors, copy_all
-from ludus.nn.groups import Group
 from ludus.nn.learner import Forward, Learner
-from ludus.nn.memory_format import MemoryFormat
 from ludus.nn.model import Model
-from ludus.nn.optimizer import OptimizerConfig
-from ludus.nn.precision import Precision
-from ludus.nn.recompute import Recomputed
-from ludus.nn.torch_optimizer import Make
-from ludus.supervised.more_metrics import MORE, MoreMetrics
-from ludus.supervised.step_module import StepModule
+from ludus.nn.update import Update
 
 COMPILED = "compiled"
 """The state key of compilation; present if the network is called through the compiler."""
 
 
-class Update:
+class ModelUpdate(Update):
     """Learns from one batch at a time; a part that holds everything learning changes.
 
-    The Learner defines a step and when it is skipped; the loss and gradient norm that an update returns
-    show that when they are logged, without waiting for the device at every step.
+    The Learner defines a step and when it is skipped; the loss and gradient norm that a step returns show
+    that when they are logged, without waiting for the device at every step. `num_counted` are the examples
+    of the epoch so far.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        optimizer: OptimizerConfig,
-        *,
-        accumulate: int,
-        max_grad_norm: float | None,
-        precision: Precision,
-        ema_decay: float | None,
-        highest_rate: float | None = None,
-        groups: Sequence[Group] = (),
-        memory_format: MemoryFormat = "contiguous",
-        recomputed: Sequence[str] = (),
-        given: Make | None = None,
-        keeps_gradients: bool = True,
-    ) -> None:
+    def __init__(self, model: Model, learner: Learner, *, accumulate: int) -> None:
+        """The learner calls a StepModule of the model; `accumulate` is the number of batches of a step."""
         self.model = model
-        segments = Recomputed(model.module, recomputed) if recomputed else None
-        self.step_module = StepModule(model, memory_format, segments)
-        self.learner = Learner(
-            model.module, optimizer, max_grad_norm=max_grad_norm, precision=precision,
-            ema_decay=ema_decay, highest_rate=highest_rate, called=self.step_module,
-            groups=groups, given=given, keeps_gradients=keeps_gradients,
-        )  # fmt: skip
-        self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
+        # Loss times examples, correct predictions, examples with a prediction.
+        super().__init__(learner, ("loss", "correct", "answered"))
         self._accumulate = accumulate
-        self._shows_norm = precision != "float16"
-        device = self.flat.device
+        self._shows_norm = learner.precision != "float16"
         self.num_gathered = 0
         """Number of batches accumulated in the gradient for the next step."""
-        self.totals = torch.zeros(3, dtype=exact_type(device), device=device)
-        """Sums over the epoch: loss times examples, correct predictions, examples with a prediction."""
         self._totals = tuple(self.totals)
-        self.more = MoreMetrics(exact_type(device))
-        self.num_examples = 0
+        self.more = MoreMetrics(self.totals.dtype)
         self.num_in_batch = 0
         """Number of examples in the last batch."""
-        self._rate = torch.zeros((), device=device)
-        self._share = None if accumulate == 1 else torch.zeros((), device=device)
-        self._last_numbers = (0.0, 0)
         self._is_eager = True
         self._is_called = True
         """Whether autograd adds to `.grad` at each step; an engine that replays uses its vectors instead."""
         self._network: GuardedCall | None = None
-        self._accumulate_batch: Executed = self.accumulate
-        self._learn: Executed = self.learn
+        self._execute_accumulate: Executed = self.accumulate
 
-    def execute(self, chosen: Chosen) -> None:
-        """Execute `accumulate` and `learn` by an engine from now on."""
+    def execute_by(self, chosen: Chosen) -> None:
+        """Execute `accumulate` and `update` by an engine from now on."""
         self._is_eager = self._is_called = chosen.is_eager
+        by = chosen.by
         if chosen.used in ("tape", "graph"):
-            options: dict[str, Any] = {"copies": chosen.used == "tape"}
-            self._accumulate_batch = OnBatches(self.accumulate, chosen.by, **options)
-            self._learn = OnBatches(self.learn, chosen.by, **options)
-        else:
-            self._accumulate_batch = chosen.by(self.accumulate)
-            self._learn = chosen.by(self.learn)
+            by = partial(OnBatches, by=chosen.by, copies=chosen.used == "tape")
+        self._execute_accumulate, self.execute = by(self.accumulate), by(self.update)
 
     def call_network(self, call: GuardedCall) -> None:
         """Call the network and its loss through torch's compiler from now on."""
         self._is_eager, self._is_called, self._network = False, True, call
         self.learner.forward = call
-
-    @property
-    def numbers(self) -> tuple[Tensor, Tensor | None]:
-        """The learning rate and, with gradient accumulation, 1 / the number of batches in the step."""
-        return self._rate, self._share
 
     @property
     def ema(self) -> Vectors | None:
@@ -118,25 +78,29 @@ class Update:
             copy_all(self.learner.ema.vectors, self.flat.vectors)
         self.optimizer.begin_mean()
 
-    def __call__(
+    def example_inputs(self, batch: object) -> tuple[object, ...]:
+        """Return inputs of `update`: the batch, the rate and, with accumulation, 1 / batches of a step."""
+        if self._accumulate == 1:
+            return batch, *self.scalars(0.0), None
+        return batch, *self.scalars(0.0, 1.0)
+
+    def step(
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
     ) -> dict[str, Any]:
         """Learn from a batch; `is_last` completes the step even with fewer accumulated batches."""
         count = self.num_in_batch = count_examples(batch)
-        self.num_examples += count
+        self.num_counted += count
         self.num_gathered += 1
         # An engine always replays with index 0: the update may not depend on it.
         index = (batch_idx,) if self._is_eager else ()
         if self.num_gathered < self._accumulate and not is_last:
-            loss, *more = self._accumulate_batch(batch, *index)
+            loss, *more = self._execute_accumulate(batch, *index)
             return {"train/loss": loss, **self.more.take(more, count)}
-        numbers = (learning_rate, self.num_gathered)
-        if numbers != self._last_numbers:
-            self._rate.fill_(learning_rate)
-            if self._share is not None:
-                self._share.fill_(1 / self.num_gathered)
-            self._last_numbers = numbers
-        found = self._learn(batch, *self.numbers, *index)
+        if self._accumulate == 1:
+            found = self.execute(batch, *self.scalars(learning_rate), None, *index)
+        else:
+            numbers = self.scalars(learning_rate, 1 / self.num_gathered)
+            found = self.execute(batch, *numbers, *index)
         self.num_gathered = 0
         metrics = {"train/loss": found[0]}
         if self._shows_norm:
@@ -151,7 +115,7 @@ class Update:
         self._count(loss, result, batch)
         return loss, *self.more.of(result)
 
-    def learn(
+    def update(
         self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
     ) -> tuple[Tensor, ...]:
         """Take a step with its last batch; return its loss, the gradient norm and further metrics."""
@@ -185,13 +149,13 @@ class Update:
         """Return the mean loss and accuracy over the examples of this epoch, and reset the sums."""
         loss, correct, answered = self.totals.tolist()
         metrics: dict[str, float] = {}
-        if self.num_examples:
-            metrics["train/epoch_loss"] = loss / self.num_examples
+        if self.num_counted:
+            metrics["train/epoch_loss"] = loss / self.num_counted
         if answered:
             metrics["train/epoch_accuracy"] = correct / answered
         metrics |= self.more.close_epoch()
         self.totals.zero_()
-        self.num_examples = 0
+        self.num_counted = 0
         return metrics
 
     def drop_unfinished(self) -> None:
@@ -209,7 +173,7 @@ class Update:
             "gradient": flat.gradients_by_name() if self.num_gathered else None,
             "num_gathered": self.num_gathered,
             "totals": self.totals,
-            "num_examples": self.num_examples,
+            "num_examples": self.num_counted,
             **self.more.state(),
             **({} if self._network is None else {COMPILED: self._network.state_dict()}),
         }
@@ -237,7 +201,7 @@ class Update:
         self.flat.clear_gradients()
         if num_gathered:
             self.flat.load_gradients(state["gradient"])
-        self.num_gathered, self.num_examples = num_gathered, num_examples
+        self.num_gathered, self.num_counted = num_gathered, num_examples
         self.totals.copy_(totals)
 
 
@@ -286,8 +250,3 @@ def _first_tensor(batch: object) -> Tensor | None:
             if tensor is not None:
                 return tensor
     return None
-
-
-def exact_type(device: torch.device) -> torch.dtype:
-    """Return the most precise dtype for sums on this device."""
-    return torch.float32 if device.type == "mps" else torch.float64

@@ -35,20 +35,20 @@ class Fit:
         self,
         data: Batches,
         *,
-        learn: Callable[[Any, int], Mapping[str, Any] | None],
+        train_step: Callable[[Any, int], Mapping[str, Any] | None],
         schedule: Callable[[int | None], Schedule],
         max_epochs: int,
         max_steps: int | None,
         then: Sequence[Stage],
         on_enter: Callable[[], None] | None = None,
     ) -> None:
-        """`learn` takes a batch and its index within the epoch.
+        """`train_step` takes a batch and its index within the epoch.
 
         `schedule` makes the schedule of an entry from the number of batches per epoch, if known.
         `on_enter` drops the unfinished work of a loop that was left in the middle of an epoch.
         """
         self._data = data
-        self._learn = learn
+        self._of_batch = train_step
         self._make_schedule = schedule
         self._max_epochs = max_epochs
         self._max_steps = max_steps
@@ -85,7 +85,7 @@ class Fit:
             name="step",
             times=None if length is None else lambda run: self._data.length() or 0,
             until=self._is_epoch_over,
-            body=(Stage(name="train_step", work=self._step),),
+            body=(Stage(name="train_step", work=self._train_step),),
             note=counted(length, "batch", "batches") if length else "until the data ends",
         )
         return Repeat(
@@ -113,7 +113,7 @@ class Fit:
         is_started = self._data.epoch == run.counters["epoch"]
         return self.is_long_enough(run) or (is_started and self._data.has_ended())
 
-    def _step(self, run: Run) -> Mapping[str, Any] | None:
+    def _train_step(self, run: Run) -> Mapping[str, Any] | None:
         data = self._data
         if data.epoch != run.counters["epoch"]:
             if run.round(EPOCH) == 0:
@@ -122,7 +122,7 @@ class Fit:
         batch = data.next()
         for told in data.news():
             run.tell(told, event="data")
-        return self._learn(batch, data.position - 1)
+        return self._of_batch(batch, data.position - 1)
 
     def _enter(self, run: Run) -> None:
         """Restart the loop; the result is saved at the boundary before the first step."""

@@ -7,15 +7,15 @@ from typing import Any
 
 from ludus.core import Run, states
 from ludus.core.services import Log
+from ludus.fit.config import FitConfig
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
-from ludus.supervised.config import SupervisedConfig
 
 GUARD = DivergenceGuard(remedy="look for bad values in the data")
 
 
-def make_judge(config: SupervisedConfig, end: Callable[[Run, str], None] | None = None) -> Judge:
+def make_judge(config: FitConfig, end: Callable[[Run, str], None] | None = None) -> Judge:
     """Return the judge of this config's scores: the best model's, and early stopping's.
 
     `end` is the action of early stopping; by default it stops the run.

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from ludus.core.errors import ConfigError
+from ludus.fit.config import FitConfig
 from ludus.session.begun import Begun, changes_by_fit
-from ludus.supervised.config import SupervisedConfig
+
+Config = TypeVar("Config", bound=FitConfig)
 
 
 def lengthened(
-    config: SupervisedConfig, max_steps: int | None, length: int | None, begun: Begun
-) -> tuple[SupervisedConfig, list[str]]:
+    config: Config, max_steps: int | None, length: int | None, begun: Begun
+) -> tuple[Config, list[str]]:
     """Return the config with the steps passed to `fit`, and a sentence for each key that had to change.
 
     `length` is the number of batches in an epoch, None if the data does not say. `begun` is the run so
@@ -31,7 +34,7 @@ def lengthened(
     return config.replace(max_opt_steps=max_steps, **changes), notes
 
 
-def _refuse_ended(config: SupervisedConfig, begun: Begun, at_end: Mapping[str, int]) -> None:
+def _refuse_ended(config: FitConfig, begun: Begun, at_end: Mapping[str, int]) -> None:
     """Raise ConfigError if more steps are requested of a run whose epochs are over."""
     num_steps, num_epochs = at_end.get("opt_steps", 0), at_end.get("epoch", 0)
     is_over = bool(at_end) and config.max_opt_steps is not None and num_epochs >= config.max_epochs

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import Diverged, LudusError
+from ludus.fit.update import ModelUpdate, count_examples
 from ludus.nn import scaling
 from ludus.nn.flat import FlatParameters
 from ludus.nn.model import Model
 from ludus.nn.optimizer import Adam, Sgd
-from ludus.supervised.update import Update, count_examples
+from tests.fit.made import model_update
 
 SGD = Sgd(kind="sgd", learning_rate=0.1, momentum=0.0, nesterov=False, weight_decay=0.0)
 ADAM = Adam(kind="adam", learning_rate=0.1, beta1=0.9, beta2=0.99, eps=1e-8, weight_decay=0.0)
@@ -32,10 +33,10 @@ def make(
     loss: Any = "cross_entropy",
     without_reading: bool = False,
     **changes: Any,
-) -> Update:
+) -> ModelUpdate:
     model = Model(network, loss=loss)
     options = {"accumulate": 1, "max_grad_norm": None, "precision": "float32", "ema_decay": None}
-    update = Update(model, optimizer, **(options | changes))
+    update = model_update(model, optimizer, **(options | changes))
     if without_reading:
         # On a GPU nothing may wait for a number, so the same is decided by tensors alone.
         update.learner._guarded.may_read = False
@@ -53,9 +54,9 @@ def batches(count: int, size: int = 8) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
-def learn(update: Update, data: list[tuple[Tensor, Tensor]]) -> list[dict[str, Any]]:
+def learn(update: ModelUpdate, data: list[tuple[Tensor, Tensor]]) -> list[dict[str, Any]]:
     return [
-        update(batch, index, learning_rate=0.1, is_last=index == len(data) - 1)
+        update.step(batch, index, learning_rate=0.1, is_last=index == len(data) - 1)
         for index, batch in enumerate(data)
     ]
 
@@ -91,7 +92,7 @@ def test_nothing_moves_while_batches_gather() -> None:
     update = make(network(), accumulate=3)
     before = update.flat.vectors[0].clone()
     for batch in batches(2):
-        update(batch, 0, learning_rate=0.1, is_last=False)
+        update.step(batch, 0, learning_rate=0.1, is_last=False)
     assert torch.equal(update.flat.vectors[0], before)
     assert update.num_gathered == 2
 
@@ -157,7 +158,7 @@ def test_loss_and_accuracy_are_means_over_the_examples_of_the_epoch() -> None:
                 outputs = update.model(inputs)
             losses += nn.functional.cross_entropy(outputs, targets, reduction="none").tolist()
             answers += (outputs.argmax(1) == targets).tolist()
-            update((inputs, targets), index, learning_rate=0.1, is_last=False)
+            update.step((inputs, targets), index, learning_rate=0.1, is_last=False)
         metrics = update.close_epoch()
         assert metrics["train/epoch_loss"] == pytest.approx(sum(losses) / 19, rel=1e-6)
         assert metrics["train/epoch_accuracy"] == pytest.approx(sum(answers) / 19)
@@ -172,22 +173,22 @@ def test_regression_has_no_accuracy() -> None:
 
 @pytest.mark.parametrize("at", range(5))
 def test_a_saved_update_goes_on_exactly_from_between_any_two_batches(at: int) -> None:
-    def fresh() -> Update:
+    def fresh() -> ModelUpdate:
         return make(network(), optimizer=ADAM, accumulate=3, ema_decay=0.5)
 
     data = batches(7)
     straight = fresh()
     for batch in data:
-        straight(batch, 0, learning_rate=0.1, is_last=False)
+        straight.step(batch, 0, learning_rate=0.1, is_last=False)
 
     first, second = fresh(), fresh()
     for batch in data[:at]:
-        first(batch, 0, learning_rate=0.1, is_last=False)
+        first.step(batch, 0, learning_rate=0.1, is_last=False)
     second.model.load_state_dict(first.model.state_dict())
     second.optimizer.load_state_dict(first.optimizer.state_dict())
     second.load_state_dict(copy.deepcopy(first.state_dict()))
     for batch in data[at:]:
-        second(batch, 0, learning_rate=0.1, is_last=False)
+        second.step(batch, 0, learning_rate=0.1, is_last=False)
     assert torch.equal(second.flat.vectors[0], straight.flat.vectors[0])
     assert torch.equal(second.flat.gradients[0], straight.flat.gradients[0])
     assert second.ema is not None
@@ -245,7 +246,7 @@ def test_a_learning_rate_of_1e30_never_makes_a_weight_infinite(
     update = make(nn.Linear(4, 3), optimizer=optimizer, without_reading=without_reading)
     norms = []
     for batch in batches(10):
-        metrics = update(batch, 0, learning_rate=1e30, is_last=True)
+        metrics = update.step(batch, 0, learning_rate=1e30, is_last=True)
         norms.append(metrics["train/grad_norm"].item())
         assert torch.isfinite(update.flat.vectors[0]).all()
     assert norms[-1] == float("inf") or norms[-1] != norms[-1]
@@ -267,12 +268,12 @@ def far_away(targets: float) -> tuple[Tensor, Tensor]:
     return torch.ones(8, 4), torch.full((8,), targets)
 
 
-def half(**changes: Any) -> Update:
+def half(**changes: Any) -> ModelUpdate:
     torch.manual_seed(0)
     return make(nn.Linear(4, 1), loss="mse", precision="float16", **changes)
 
 
-def numbers(update: Update) -> tuple[float, float]:
+def numbers(update: ModelUpdate) -> tuple[float, float]:
     """Return how many steps in a row were skipped, and the scale."""
     scaling = update.learner.scaling
     return scaling.num_skipped.item(), scaling.scale.item()
@@ -283,13 +284,13 @@ def test_float16_skips_the_steps_that_overflow_and_halves_its_scale() -> None:
     update = half(max_grad_norm=1.0)
     before = update.flat.vectors[0].clone()
     for number in range(1, 9):
-        update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
+        update.step(far_away(100.0), 0, learning_rate=0.1, is_last=True)
         assert torch.equal(update.flat.vectors[0], before)
         assert (update.learner.scaling.num_skipped.item(), update.learner.scaling.scale.item()) == (
             number,
             2.0 ** (16 - number),
         )
-    update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
+    update.step(far_away(100.0), 0, learning_rate=0.1, is_last=True)
     assert not torch.equal(update.flat.vectors[0], before)
     assert (update.learner.scaling.num_skipped.item(), update.learner.scaling.scale.item()) == (
         0,
@@ -302,7 +303,7 @@ def test_a_skipped_float16_step_moves_no_mean() -> None:
     update = half(ema_decay=0.5)
     assert update.ema is not None
     update.ema[0].fill_(3.0)
-    update(far_away(100.0), 0, learning_rate=0.1, is_last=True)
+    update.step(far_away(100.0), 0, learning_rate=0.1, is_last=True)
     assert bool((update.ema[0] == 3.0).all())
 
 
@@ -312,7 +313,7 @@ def test_float16_doubles_its_scale_after_many_good_steps(monkeypatch: pytest.Mon
     update.learner.scaling.scale.fill_(4.0)
     scales = []
     for _ in range(7):
-        update(far_away(1.0), 0, learning_rate=0.001, is_last=True)
+        update.step(far_away(1.0), 0, learning_rate=0.001, is_last=True)
         scales.append(update.learner.scaling.scale.item())
     assert scales == [4.0, 4.0, 8.0, 8.0, 8.0, 16.0, 16.0]
 
@@ -320,8 +321,8 @@ def test_float16_doubles_its_scale_after_many_good_steps(monkeypatch: pytest.Mon
 def test_the_state_of_the_float16_scale_survives() -> None:
     one = half()
     for targets in (100.0, 100.0, 0.1, 0.1):
-        one(far_away(targets), 0, learning_rate=0.01, is_last=True)
-    one(far_away(1e8), 0, learning_rate=0.01, is_last=True)
+        one.step(far_away(targets), 0, learning_rate=0.01, is_last=True)
+    one.step(far_away(1e8), 0, learning_rate=0.01, is_last=True)
     two = half()
     two.load_state_dict(copy.deepcopy(one.state_dict()))
     for name in ("scale", "num_good", "num_skipped"):
@@ -333,9 +334,9 @@ def test_the_state_of_the_float16_scale_survives() -> None:
 def test_twenty_overflows_in_a_row_are_the_fault_and_nineteen_are_not() -> None:
     update = half()
     for _ in range(19):
-        update(far_away(1e10), 0, learning_rate=0.1, is_last=True)
+        update.step(far_away(1e10), 0, learning_rate=0.1, is_last=True)
         update.check()
-    update(far_away(1e10), 0, learning_rate=0.1, is_last=True)
+    update.step(far_away(1e10), 0, learning_rate=0.1, is_last=True)
     with pytest.raises(Diverged, match="20 steps in a row overflowed in float16"):
         update.check()
 
