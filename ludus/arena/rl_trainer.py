@@ -140,13 +140,13 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         config, update = self.config, self.update
         # Attributes that TorchRL's own modules set on themselves do not affect the result.
         self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))
-        engine, notes = update.choose_engine(
+        chosen = update.choose_engine(
             config.engine,
             num_rows=config.run_opts * config.rl.minibatch_size,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        self.config, self._engine_notes = config.replace(engine=engine), notes
+        self.config, self._engine_notes = config.replace(engine=chosen.engine), [*chosen.notes]
 
     def plan(self) -> Repeat:
         """Return iterations of episodes and updates, then the test."""
