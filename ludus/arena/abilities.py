@@ -9,8 +9,8 @@ from typing import Any
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.learning.weights import AgentWeights, of_agents
-from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.playing.transcript import told
+from ludus.arena.rl_config import RlHyperParameters
 from ludus.judge.judge import Judge
 from ludus.seeds import derive, forked
 

@@ -17,12 +17,12 @@ from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.libraries import TensorDict, TensorDictBase
-from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import after_an_iteration, make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
+from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful

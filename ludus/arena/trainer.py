@@ -19,7 +19,7 @@ import torch
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.analyser import Watched
 from ludus.arena.build import build_scenario_instance
-from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
+from ludus.arena.config import ExperimentParameters, ExperimentSettings
 from ludus.arena.initialisation.loading import Loading
 from ludus.arena.initialisation.pretraining import Pretraining
 from ludus.arena.learning.weights import AgentWeights, untouched

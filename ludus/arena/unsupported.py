@@ -9,7 +9,7 @@ from ludus.config.base import Settings
 from ludus.core.errors import ConfigError, LudusError
 
 if TYPE_CHECKING:
-    from ludus.arena.experiment import ExperimentParameters
+    from ludus.arena.config import ExperimentParameters
     from ludus.arena.scenario import ScenarioInstance
 
 

@@ -27,6 +27,7 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
+from ludus.arena.config import SubParameters
 from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
 from ludus.arena.objectives.objective import (
@@ -45,8 +46,8 @@ from ludus.arena.objectives.stackelberg import (
     own_gradients,
     stackelberg_directions,
 )
-from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.arena.playing.distribution import TurnDistribution
+from ludus.arena.rl_config import RlParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 from ludus.losses.ppo import clipped_gains
 
