@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ludus.arena.abilities import Abilities
 from ludus.arena.analyser import Watched
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
-from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.update import ArenaUpdate, Learned
+from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.plan import after_an_iteration, make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of
+from ludus.arena.playing.transcript import told
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.statistics import Meter, critic_statistics
@@ -40,7 +41,7 @@ from ludus.show.progress import IterationContext, attach_progress_bar
 GUARD = DivergenceGuard(remedy="lower the rewards of the protocol")
 
 
-class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
+class TensorDictRlTrainer(TensorDictTrainer):
     """Plays episodes, estimates advantages and takes gradient steps by a loss module.
 
     train
@@ -309,7 +310,44 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
 
-    def inexact_because(self) -> list[str]:
-        """Return a script's network if it changes state without saving it."""
-        found = super().inexact_because()
-        return found if self.pretraining is None else [*found, *self.pretraining.inexact_because()]
+    def best(self) -> Mapping[str, Any] | None:
+        """Return metric, score and path of the best agents so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Drop the best agents: their weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights of the agents in a saved state."""
+        return of_agents(state["update"]["learner"]["weights"], self.agents)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the statistics of saved weights on held-out test data.
+
+        `episodes` is their number; None: as many as the run's own test has, or one iteration of them.
+        """
+        size = self.evaluation.instance.test_environment.num_envs
+        count = max(1, self.config.rl.num_test_iterations)
+        count = count if episodes is None else -(-episodes // size)
+        name = "test" if seed is None else f"test {seed}"
+        # Iterations that no run reaches, so that another seed gives other episodes and another order of the
+        # data.
+        first = 0 if seed is None else 2**20 + derive(seed, "arena/test/first") % 2**20
+        with self._spared(weights):
+            found = self.evaluation.test(None, count, name=name, first=first, episodes=episodes)
+        return {f"eval/{key}": value for key, value in found.items()}
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
+        """Return one test episode of saved weights, message by message."""
+        with self._spared(weights):
+            return told(self.agents, self.evaluation, index)
+
+    @contextlib.contextmanager
+    def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
+        """Load these weights inside the block; agents and generators are restored after it."""
+        with AgentWeights(self.agents).swapped_weights(weights):
+            with forked(derive(self.config.seed, "arena/played")):
+                yield

@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from ludus.arena.learning.noted import Noted
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.plan import after_an_iteration
 from ludus.arena.solo.parameters import SoloHyperParameters
@@ -31,7 +30,7 @@ GUARD = DivergenceGuard(remedy="look at the data of the scenario")
 
 
 @register_trainer("solo_agent")
-class SoloAgentTrainer(Noted, TensorDictTrainer):
+class SoloAgentTrainer(TensorDictTrainer):
     """Agents learn by cross-entropy to say the label of a datum that they see alone.
 
     train
