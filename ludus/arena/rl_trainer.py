@@ -188,7 +188,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
             self._estimate(run)
             for epoch in range(rl.num_epochs):
                 for index in range(self._num_minibatches):
-                    self._learn(run, epoch, index)
+                    self._train_step(run, (epoch, index))
             for stage in then:
                 if (
                     (stage.always or not run.is_ending)
@@ -256,10 +256,9 @@ class TensorDictRlTrainer(TensorDictTrainer):
         order = firsts[:, None] * together + torch.arange(together)
         return order.flatten().to(self.device, non_blocking=True)
 
-    def _train_step(self, run: Run) -> None:
-        self._learn(run, run.round("epoch"), run.round("minibatch"))
-
-    def _learn(self, run: Run, epoch: int, index: int) -> None:
+    def _train_step(self, run: Run, at: tuple[int, int] | None = None) -> None:
+        """Update on the minibatch of the plan, or on that of this epoch and index."""
+        epoch, index = at or (run.round("epoch"), run.round("minibatch"))
         iteration, last = run.counters["iteration"], self._num_minibatches - 1
         is_last = epoch == self.config.rl.num_epochs - 1 and index == last
         rows = self.pending_rollouts.take("rows", releases=is_last)
