@@ -92,6 +92,16 @@ class ExperimentParameters(TrainerConfig):
         sections = self.agents.items()
         return [name for name, one in sections if one.update_schedule.is_learning(iteration)]
 
+    def never_learning(self, num_iterations: int) -> list[str]:
+        """Return the agents that are frozen in all iterations."""
+        everywhere = range(num_iterations)
+        sections = self.agents.items()
+        return [
+            name
+            for name, one in sections
+            if not any(map(one.update_schedule.is_learning, everywhere))
+        ]
+
     def problems_of_bodies(self) -> Iterator[str]:
         """Yield problems of shared bodies."""
         for name, section in self.agents.items():
@@ -109,16 +119,10 @@ class ExperimentParameters(TrainerConfig):
 
     def problems_of_learning(self, num_iterations: int) -> Iterator[str]:
         """Yield a problem if no agent ever learns."""
-        learn = {
-            name: any(map(section.update_schedule.is_learning, range(num_iterations)))
-            and not _is_still(section)
-            for name, section in self.agents.items()
-        }
-        if not any(learn.values()):
-            names = ", ".join(learn)
-            which = (
-                f"the only agent, {names}, is" if len(learn) == 1 else f"all agents, {names}, are"
-            )
+        frozen = self.never_learning(num_iterations)
+        if all(name in frozen or _is_still(one) for name, one in self.agents.items()):
+            names, is_one = ", ".join(self.agents), len(self.agents) == 1
+            which = f"the only agent, {names}, is" if is_one else f"all agents, {names}, are"
             yield (
                 f"'agents': {which} frozen in all {num_iterations} iterations, so nothing would be"
                 " learned; let an 'update_schedule' learn, at a rate above 0"
