@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.nn.engines.choice import Chosen, EngineKey, Subject, Tell, choose_engine
+from ludus.nn.engines.choice import (
+    Chosen,
+    EngineKey,
+    EngineName,
+    Subject,
+    Tell,
+    choose_engine,
+)
+from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 
 
@@ -103,6 +111,9 @@ class Update(Metered):
         if (former := getattr(self, "_update", None)) is not None:
             self.update = former  # type: ignore[method-assign]
         self.execute: Callable[..., Any] = self.update
+        self.engine_notes: list[str] = []
+        """How the update is executed, where a user should know: a trainer reports them when it opens."""
+        self._plain_state: PlainState | None = None
 
     @abstractmethod
     def update(self, *inputs: Any) -> Any:
@@ -117,12 +128,39 @@ class Update(Metered):
         is_long: bool = False,
         has_begun: bool = False,
         tell: Tell | None = None,
+        example: Callable[[], Any] = lambda: None,
+        known: tuple[str, ...] = (),
     ) -> Chosen:
-        """Choose the engine of the update by the config's key, and execute the update by it from now on."""
-        subject = Subject(self.update, owner, modules, self.device, lambda: None)
+        """Choose the engine of the update by the config's key, and execute the update by it from now on.
+
+        `example` returns inputs of the update; `tell` reports what an engine finds out later. Attributes of
+        modules of the packages `known` do not affect the result.
+        """
+        self._plain_state = PlainState(self.learner.module, known=known)
+        subject = Subject(self.update, owner, modules, self.device, example)
         chosen = choose_engine(key, subject, is_long=is_long, has_begun=has_begun, tell=tell)
-        self.execute = chosen.by(self.update)
+        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
+        if hasattr(self, "_update"):
+            self.update = self.execute  # type: ignore[method-assign]
         return chosen
+
+    def choose(
+        self,
+        engine: EngineKey,
+        example: Callable[[], Any],
+        *,
+        is_long: bool,
+        has_begun: bool,
+        tell: Tell,
+    ) -> EngineName:
+        """Choose the engine of an update of the whole network; return its name for the resolved config."""
+        keys = {"is_long": is_long, "has_begun": has_begun}
+        network = [self.learner.module]
+        return self.use_engine(engine, self, network, **keys, tell=tell, example=example).engine
+
+    def inexact_because(self) -> list[str]:
+        """Return the state that a script's network changes without saving it."""
+        return [] if self._plain_state is None else unsaved(self._plain_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the network, its optimizer, and the metrics that are not recorded yet."""
