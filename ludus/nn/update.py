@@ -154,9 +154,15 @@ class Update(Metered):
         tell: Tell,
     ) -> EngineName:
         """Choose the engine of an update of the whole network; return its name for the resolved config."""
-        keys = {"is_long": is_long, "has_begun": has_begun}
-        network = [self.learner.module]
-        return self.use_engine(engine, self, network, **keys, tell=tell, example=example).engine
+        return self.use_engine(
+            engine,
+            self,
+            [self.learner.module],
+            is_long=is_long,
+            has_begun=has_begun,
+            tell=tell,
+            example=example,
+        ).engine
 
     def inexact_because(self) -> list[str]:
         """Return the state that a script's network changes without saving it."""
