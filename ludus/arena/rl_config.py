@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -13,12 +13,10 @@ from ludus.arena.config import HyperParameters, JudgingParameters, SubParameters
 from ludus.config.base import Count, Positive
 from ludus.config.minibatches import undivided
 from ludus.config.sections import kind_of
-from ludus.core.errors import ConfigError
 from ludus.core.intervals import never_reached
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import too_long
-from ludus.session.begun import changes_by_fit
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -204,23 +202,6 @@ class RlHyperParameters(HyperParameters):
         """Return each key that a run of this length never reaches, with the value that means never."""
         keys = ("log_every_iterations", "keep_every_iterations")
         return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
-
-    def with_length(self, max_steps: int) -> tuple[Self, list[str]]:
-        """Return the parameters of a run of at least this many optimization steps, in whole iterations, and
-        a sentence for each other key that had to change.
-        """
-        if max_steps < 1:
-            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-        count = -(-max_steps // self.opts_an_iteration)
-        changes = self.model_copy(update={"max_iterations": count}).unreached()
-        given = f"for fit(max_steps={max_steps})"
-        notes = changes_by_fit(self, changes, max_steps)
-        if count * self.opts_an_iteration != max_steps:
-            notes.append(
-                f"{given} the run makes {count * self.opts_an_iteration} optimisation steps, {count} whole"
-                f" iterations of {self.opts_an_iteration}"
-            )
-        return self.replace(max_iterations=count, **changes), notes
 
     @property
     def frames_per_batch(self) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -30,12 +31,13 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.data.replay.pending import MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
+from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.learner import Learner
 from ludus.nn.module_state import ModuleState
 from ludus.nn.schedules import Schedule
 from ludus.seeds import derive, forked, generator
-from ludus.session.begun import as_begun, has_begun
+from ludus.session.begun import begin, has_begun, in_whole
+from ludus.session.reports import Reports
 from ludus.show.progress import IterationContext, attach_progress_bar
 
 GUARD = DivergenceGuard(remedy="lower the rewards of the protocol")
@@ -69,7 +71,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
     keeps_episodes_whole: ClassVar[bool] = False
     """Whether minibatches consist of whole episodes, for losses that need more than one step of each."""
     # The order of an epoch is recomputed.
-    derived = ("_minibatches", "_plain_state", "environment", "evaluation")
+    derived = ("_minibatches", "environment", "evaluation")
     config: RlHyperParameters
 
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
@@ -85,10 +87,10 @@ class TensorDictRlTrainer(TensorDictTrainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build scenario, agents, loss and evaluation from the config."""
-        self._notes: list[str] = []
-        if max_steps is not None:
-            self.config, self._notes = self.config.with_length(max_steps)
-        self.config = config = as_begun(self.config, self.run.files, self._notes)
+        opts = self.config.opts_an_iteration
+        shorten = partial(in_whole, unit="iteration", opts_each=opts)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
+        config = self.config
         self._build()
         self.environment: Environment = self.scenario_instance.train_environment
         self.loss_module, self.gae = made_loss_module(
@@ -101,8 +103,23 @@ class TensorDictRlTrainer(TensorDictTrainer):
         self.rate = Schedule(schedule, initial=initial, run_steps=config.run_opts)
         self.num_train_steps = config.run_opts
         self._minibatches = MinibatchOrder(self._shuffled, config.rl.minibatch_size)
-        self._choose_engine()
+        self._num_minibatches = config.frames_per_batch // config.rl.minibatch_size
+        engine = self.update.choose_engine(
+            config.engine,
+            num_rows=config.run_opts * config.rl.minibatch_size,
+            has_begun=has_begun(self.run.files),
+            tell=lambda note: self.run.tell(note, event="engine"),
+        )
+        self.config = config.replace(engine=engine)
         self.pretraining = make_pretraining(self.config, self.scenario_instance)
+        self._reports = Reports(
+            GUARD,
+            self.update,
+            evaluate=self._evaluate,
+            take=self._take_metrics,
+            weights=self.weights,
+            judge=self.judge,
+        )
 
     def _lay_out(self) -> None:
         """Find the columns of rollouts and the terms of the loss, on a few episodes not used for learning."""
@@ -137,18 +154,6 @@ class TensorDictRlTrainer(TensorDictTrainer):
         """The learner: the weights of all agents, and their optimizer."""
         return self.update.learner
 
-    def _choose_engine(self) -> None:
-        config, update = self.config, self.update
-        # Attributes that TorchRL's own modules set on themselves do not affect the result.
-        self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))
-        chosen = update.choose_engine(
-            config.engine,
-            num_rows=config.run_opts * config.rl.minibatch_size,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
-        self.config, self._engine_notes = config.replace(engine=chosen.engine), [*chosen.notes]
-
     def plan(self) -> Repeat:
         """Return iterations of episodes and updates, then the test."""
         own = type(self)
@@ -171,8 +176,10 @@ class TensorDictRlTrainer(TensorDictTrainer):
         )
 
     def _after_an_iteration(self) -> tuple[Stage, ...]:
-        works = {"evaluate": self._evaluate, "record": self._record, "keep": self._save}
-        return after_an_iteration(self.config, **works)
+        work = self._reports
+        return after_an_iteration(
+            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
+        )
 
     def _build_train_context(self, stack: ExitStack) -> None:
         """Enable gradients; an update sets the mode of the agents itself, and rollouts have none."""
@@ -240,19 +247,13 @@ class TensorDictRlTrainer(TensorDictTrainer):
             estimate(self.gae, self.agents, self.environment, rollouts)
         return to_columns(rows_of(rollouts))
 
-    @property
-    def _num_minibatches(self) -> int:
-        return self.config.frames_per_batch // self.config.rl.minibatch_size
-
     def _shuffled(self, iteration: int, epoch: int) -> Tensor:
         """Return the rows of an epoch, shuffled; those of an episode together where it is kept whole."""
-        config, together = (
-            self.config,
-            self.environment.num_steps if self.keeps_episodes_whole else 1,
-        )
+        config, num_steps = self.config, self.environment.num_steps
+        together = num_steps if self.keeps_episodes_whole else 1
         number = iteration * config.rl.num_epochs + epoch
         source = generator(config.seed, "arena/minibatches", number)
-        firsts = torch.randperm(config.frames_per_batch // together, generator=source)
+        firsts = torch.randperm(self.environment.num_envs * num_steps // together, generator=source)
         order = firsts[:, None] * together + torch.arange(together)
         return order.flatten().to(self.device, non_blocking=True)
 
@@ -279,25 +280,15 @@ class TensorDictRlTrainer(TensorDictTrainer):
         return dict(sorted({**rows, **self.environment.looked_up(rows["index"])}.items()))
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
-        if GUARD.diverged(self.update.metrics()) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
         with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self.evaluation.validate(run)
-        metrics = {f"eval/{name}": value for name, value in found.items()}
-        self.judge.update(run, metrics, lambda score: self.weights())
-        return metrics
+        return {f"eval/{name}": value for name, value in found.items()}
 
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset them."""
-        opts = run.counters["opt_steps"]
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
         metrics = {f"train/{name}": value for name, value in self.meter.take().items()}
-        metrics |= {**self.update.take_metrics(), "train/learning_rate": self.rate(opts)}
-        run.record(metrics)
-        run.log.write(run)
-        GUARD.check(metrics, opts)
-
-    def _save(self, run: Run) -> None:
-        self._keep(f"models/{run.counters['opt_steps']}")
+        rate = self.rate(run.counters["opt_steps"])
+        return metrics | {**self.update.take_metrics(), "train/learning_rate": rate}
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
@@ -308,14 +299,6 @@ class TensorDictRlTrainer(TensorDictTrainer):
             "judge": self.judge,
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
-
-    def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and path of the best agents so far."""
-        return self.judge.best if hasattr(self, "judge") else None
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Drop the best agents: their weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights of the agents in a saved state."""

@@ -10,7 +10,7 @@ Each is given HyperParameters, and a ScenarioInstance and ExperimentSettings whe
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -25,18 +25,18 @@ from ludus.arena.initialisation.pretraining import Pretraining
 from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.scenario import NoDatasets, ScenarioInstance
 from ludus.core import Repeat, Run, Stage, Stateful
+from ludus.core import trainer as core
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.looking import digest_of
-from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.seeds import derive, forked
-from ludus.session.begun import CHANGED
 from ludus.session.device import resolve_device
-from ludus.session.trainer import Trainer as SessionTrainer
+from ludus.session.reports import keep
+from ludus.session.trainer import SessionServices
 from ludus.show.progress import total_iterations
 
 
-class Trainer(SessionTrainer):
+class Trainer(core.Trainer):
     """Owns the whole process of an experiment: training, logging, checkpoints, tests, saved models.
 
     Derive it where data are not a TensorDict, and define `train`: set the seed, run the training loop,
@@ -44,6 +44,7 @@ class Trainer(SessionTrainer):
     kill it begins again.
     """
 
+    services = SessionServices()
     config: ExperimentParameters
 
     def __init__(
@@ -151,9 +152,6 @@ class TensorDictTrainer(Trainer):
     """The attributes that exist from the beginning of `fit` on."""
 
     pretraining: Pretraining | None = None
-    _notes: Sequence[str] = ()
-    _engine_notes: Sequence[str] = ()
-    _plain_state: PlainState | None = None
     scenario_instance: ScenarioInstance
     watched: Watched
 
@@ -182,18 +180,6 @@ class TensorDictTrainer(Trainer):
         self.agents.eval()
         self._loading = Loading(self.config, self.agents)
         self._loading.check(self.run)
-
-    def open(self) -> None:
-        """Log what fit changed, and how the updates are executed."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
-        for note in self._engine_notes:
-            self.run.tell(note, event="engine")
-
-    def inexact_because(self) -> list[str]:
-        """Return a script's network if it changes state without saving it."""
-        found = [] if self._plain_state is None else unsaved(self._plain_state)
-        return found if self.pretraining is None else [*found, *self.pretraining.inexact_because()]
 
     def close(self) -> None:
         """Close the environments, unless a script has made them."""
@@ -260,11 +246,7 @@ class TensorDictTrainer(Trainer):
 
     def _save_models(self) -> None:
         """Keep the weights of all agents in models/final."""
-        self._keep("models/final")
-
-    def _keep(self, name: str) -> None:
-        counters = {name: value for name, value in self.run.counters.items() if value}
-        self.run.keep_model(name, self.weights(), {"counters": counters})
+        keep(self.run, "models/final", self.weights())
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return a copy, on the CPU, of the weights of all agents."""

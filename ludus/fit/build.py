@@ -14,8 +14,7 @@ from ludus.core.errors import ConfigError
 from ludus.data.batches.memory import Batches
 from ludus.fit.config import FitConfig
 from ludus.fit.preflight import first_batch
-from ludus.fit.step_module import StepModule
-from ludus.fit.update import ModelUpdate
+from ludus.fit.update import ModelUpdate, StepModule
 from ludus.nn.engines.choice import (
     Chosen,
     EngineKey,
@@ -28,6 +27,7 @@ from ludus.nn.engines.choice import (
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.network import Plan, choose_call
 from ludus.nn.engines.trial import Trial
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.memory_format import MemoryFormat, choose_format
@@ -49,8 +49,6 @@ class Made(NamedTuple):
     update: ModelUpdate
     engine: EngineName
     memory_format: MemoryFormat
-    notes: list[str]
-    """Notices for the user."""
 
 
 def make_update(
@@ -64,13 +62,20 @@ def make_update(
     tell: Tell,
     given: Make | None = None,
 ) -> Made:
-    """Return the update, executed by an engine, with the choices made and the notices for the user.
+    """Return the update, executed by an engine, with the choices made; its `engine_notes` say why.
 
-    Raise ConfigError if the engine named in the config cannot execute it.
+    `tell` is called with what only the first updates show. Raise ConfigError if the engine named in the
+    config cannot execute it.
     """
     _check_parameters(model)
     module, segments = model.module, config.gradient_checkpointing
     device = next(module.parameters()).device
+    early: list[str] = []
+    # Before a run is open there is no directory to write it to.
+    on_note: Tell = early.append
+
+    def tell_or_keep(note: str) -> None:
+        on_note(note)
 
     def trial(step: StepModule) -> Trial | None:
         batch = first_batch(data)
@@ -81,27 +86,19 @@ def make_update(
         config.memory_format, module, device, lambda format_: trial(StepModule(model, format_))
     )
     step = StepModule(model, memory_format, Recomputed(module, segments) if segments else None)
-    learner = Learner(
-        module,
-        config.optimizer,
-        max_grad_norm=config.max_grad_norm,
-        precision=config.precision,
-        ema_decay=config.ema_decay,
-        highest_rate=schedule.highest,
-        called=step,
-        groups=_groups(config),
-        given=given,
-        keeps_gradients=_keeps_gradients(config, model, given),
-    )
-    _check_learner(learner)
+    learner = _make_learner(config, model, step, highest_rate=schedule.highest, given=given)
     update = ModelUpdate(model, learner, accumulate=config.accumulate)
     if config.engine in ("auto", "compiled") and why_not_repeatable(model, [module]):
         plan = Plan(step, device, run_steps * config.accumulate, lambda: trial(step))
-        chosen = _choose_call(config, plan, update, has_begun=has_begun, tell=tell)
+        chosen = _choose_call(config, plan, update, has_begun=has_begun, tell=tell_or_keep)
     else:
         is_long = run_steps >= _WORTH_COMPILING
-        chosen = _choose_engine(config, update, data, is_long, has_begun=has_begun, tell=tell)
-    return Made(update, chosen.engine, memory_format, notes + chosen.notes)
+        chosen = _choose_engine(
+            config, update, data, is_long, has_begun=has_begun, tell=tell_or_keep
+        )
+    update.engine_notes, on_note = [*early, *notes, *chosen.notes], tell
+    update.plain_state = PlainState(model, module, layers=module)
+    return Made(update, chosen.engine, memory_format)
 
 
 def _choose_engine(
@@ -190,8 +187,26 @@ def _called(engine: EngineKey, name: str, device: torch.device) -> list[str]:
     return [f"the update is called eagerly{waits}: {why}"] if engine == "auto" or waits else []
 
 
-def _check_learner(learner: Learner) -> None:
-    """Raise ConfigError where nothing would learn, or torch's SGD does not do as documented."""
+def _make_learner(
+    config: FitConfig, model: Model, step: StepModule, *, highest_rate: float, given: Make | None
+) -> Learner:
+    """Return the learner; raise ConfigError if all is frozen, or torch's SGD does not do as documented."""
+    groups = [
+        Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)
+        for group in config.parameter_groups
+    ]
+    learner = Learner(
+        model.module,
+        config.optimizer,
+        max_grad_norm=config.max_grad_norm,
+        precision=config.precision,
+        ema_decay=config.ema_decay,
+        highest_rate=highest_rate,
+        called=step,
+        groups=groups,
+        given=given,
+        keeps_gradients=_keeps_gradients(config, model, given),
+    )
     flat, optimizer = learner.flat, learner.optimizer
     if flat.frozen and all(flat.frozen.values()):
         raise ConfigError(
@@ -208,14 +223,7 @@ def _check_learner(learner: Learner) -> None:
             f"the optimizer is SGD, but torch's fused SGD for {kind} weights computes wrong numbers on a CPU;"
             " use adam or adamw, torch.optim.SGD without fused, a GPU, or weights in float32"
         )
-
-
-def _groups(config: FitConfig) -> list[Group]:
-    """Return the config's parameter groups, each named by its prefix."""
-    return [
-        Group(group.prefix, (group.prefix,), rate=group.rate, is_frozen=group.frozen)
-        for group in config.parameter_groups
-    ]
+    return learner
 
 
 def uses_batch_index(model: Model) -> bool:

@@ -73,24 +73,22 @@ class MoreMetrics:
             return {}
         return {MORE: {"sums": dict(self._sums), "counts": dict(self._counts)}}
 
-    def check(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless these are sums and counts, or absent."""
+    def read(self, state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, int]]:
+        """Return the sums and counts of a state, for `load`; raise StateError if they are none."""
         if MORE not in state:
-            return
+            return {}, {}
         saved = states.mapping(state, MORE)
         with states.within(MORE):
             states.check_keys(saved, "sums", "counts")
             counts, sums = states.counts(saved, "counts"), states.mapping(saved, "sums")
             states.check_keys(sums, *counts)
+            like = torch.zeros((), dtype=self._exact)
             with states.within("sums"):
-                for name in counts:
-                    states.like(sums, name, torch.zeros((), dtype=self._exact))
+                return {name: states.like(sums, name, like).clone() for name in counts}, counts
 
-    def load(self, state: Mapping[str, Any]) -> None:
+    def load(self, sums: dict[str, Tensor], counts: dict[str, int]) -> None:
         """Restore saved sums."""
-        saved = state.get(MORE, {"sums": {}, "counts": {}})
-        self._sums = {name: total.clone() for name, total in saved["sums"].items()}
-        self._counts = dict(saved["counts"])
+        self._sums, self._counts = sums, dict(counts)
 
 
 def numbers_in(result: Mapping[str, Any]) -> dict[str, Tensor]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
-from ludus.core import Run, states
+from ludus.core import Observer, Run, states
+from ludus.core.errors import LudusError
 from ludus.core.services import Log
 from ludus.fit.config import FitConfig
 from ludus.judge.scores import Score
 from ludus.nn.schedule import HIGHEST, OfStep, Scaled, Schedule
 from ludus.nn.schedules.plateau import Plateau, PlateauSchedule
+from ludus.nn.step import GradientStep
 
 PART = "learning_rate"
 """The name of the part."""
@@ -58,6 +61,33 @@ class RateControl:
                 event="learning_rate",
             )
 
+    def watching(self, log: Log) -> Observer:
+        """Return an observer that passes on the metrics logged at each boundary."""
+
+        def watch(run: Run) -> None:
+            if log.written_at == run.boundaries:
+                self.update(run, log.written)
+
+        return watch
+
+    def set(self, rate: float | None, gradient_step: GradientStep | None) -> None:
+        """Override the schedule with this rate; None follows it again. Raise LudusError if it is no rate."""
+        if rate is not None:
+            is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
+            if not is_number or not (math.isfinite(rate) and 0 <= rate <= HIGHEST):
+                raise LudusError(
+                    f"set_learning_rate was given {rate!r}; a learning rate is a number from 0 to"
+                    f" {HIGHEST:g}, or None to go by the schedule"
+                )
+            if gradient_step is not None and not gradient_step.is_safe_at(rate):
+                raise LudusError(
+                    f"set_learning_rate was given {rate:g}, at which a step could leave the range of"
+                    " float32, and this run does not look for that; raise 'optimizer.learning_rate' to the"
+                    " highest rate, and set lower ones in hooks"
+                )
+            rate = float(rate)
+        self.override = rate
+
     def state_dict(self) -> dict[str, Any]:
         """Return the rate set by a hook, and the plateau state of the metric."""
         plateau = None if self.plateau is None else self.plateau.state_dict()
@@ -77,15 +107,3 @@ class RateControl:
         elif state["plateau"] is not None:
             raise states.StateError("plateau", "is there, where this run has none")
         self.override = override
-
-
-class WatchPlateau:
-    """Observer that passes logged metrics to the learning rate control."""
-
-    def __init__(self, update: Callable[[Run, Mapping[str, float]], None], log: Log) -> None:
-        self._update, self._log = update, log
-
-    def __call__(self, run: Run) -> None:
-        """Pass on the metrics logged at this boundary."""
-        if self._log.written_at == run.boundaries:
-            self._update(run, self._log.written)

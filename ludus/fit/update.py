@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
@@ -19,11 +19,39 @@ from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.module_guard import Executed
 from ludus.nn.flat import Vectors, copy_all
 from ludus.nn.learner import Forward, Learner
+from ludus.nn.memory_format import MemoryFormat, with_channels_last
 from ludus.nn.model import Model
+from ludus.nn.recompute import Recomputed
 from ludus.nn.update import Update
 
 COMPILED = "compiled"
 """The state key of compilation; present if the network is called through the compiler."""
+
+
+class StepModule(nn.Module):
+    """Wraps `training_step` as a forward pass, so that it can be called with other weights."""
+
+    def __init__(
+        self,
+        model: Model,
+        memory_format: MemoryFormat = "contiguous",
+        recomputed: Recomputed | None = None,
+    ) -> None:
+        super().__init__()
+        self.module = model.module
+        self._has_channels_last = memory_format == "channels_last"
+        self._recomputed = recomputed
+        # In a list, so that torch does not register the Model as a child of this module.
+        self._model = [model]
+
+    def forward(self, batch: object, batch_idx: int) -> dict[str, Tensor]:
+        """Return the result of the model's training_step."""
+        if self._has_channels_last:
+            batch = with_channels_last(batch)
+        if self._recomputed is None:
+            return self._model[0].training_step(batch, batch_idx)
+        with self._recomputed.on():
+            return self._model[0].training_step(batch, batch_idx)
 
 
 class ModelUpdate(Update):
@@ -132,8 +160,9 @@ class ModelUpdate(Update):
             totals[2].add_(count)
 
     def inexact_because(self) -> list[str]:
-        """Return the reasons from a network that is called through the compiler."""
-        return [] if self._network is None else self._network.inexact_because()
+        """Return the reasons from a network that is compiled, or changes what no state_dict has."""
+        compiled = [] if self._network is None else self._network.inexact_because()
+        return [*compiled, *super().inexact_because()]
 
     def check(self) -> None:
         """Raise Diverged after too many consecutive overflows in half precision.
@@ -192,9 +221,9 @@ class ModelUpdate(Update):
             raise states.StateError("gradient", "is there, where this run has none")
         num_examples = states.whole(state, "num_examples")
         totals = states.like(state, "totals", self.totals)
-        self.more.check(state)
+        more = self.more.read(state)
         self.learner.load_step_state(state)
-        self.more.load(state)
+        self.more.load(*more)
         if self._network is not None and COMPILED in state:
             with states.within(COMPILED):
                 self._network.load_state_dict(state[COMPILED])

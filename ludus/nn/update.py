@@ -7,17 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ludus.core import states
-from ludus.nn.engines.choice import (
-    Chosen,
-    EngineKey,
-    EngineName,
-    Subject,
-    Tell,
-    choose_engine,
-)
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, Tell, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 
@@ -113,60 +106,38 @@ class Update(Metered):
         self.execute: Callable[..., Any] = self.update
         self.engine_notes: list[str] = []
         """How the update is executed, where a user should know: a trainer reports them when it opens."""
-        self._plain_state: PlainState | None = None
+        self.plain_state: PlainState | None = None
+        """The plain attributes of a script's network before the first update."""
 
     @abstractmethod
     def update(self, *inputs: Any) -> Any:
         """Take a gradient step, count its metrics and return the loss."""
 
-    def use_engine(
+    def choose(
         self,
-        key: EngineKey,
-        owner: object,
-        modules: Sequence[nn.Module],
+        engine: EngineKey,
+        example: Callable[[], Any] = lambda: None,
         *,
         is_long: bool = False,
         has_begun: bool = False,
         tell: Tell | None = None,
-        example: Callable[[], Any] = lambda: None,
-        known: tuple[str, ...] = (),
-    ) -> Chosen:
-        """Choose the engine of the update by the config's key, and execute the update by it from now on.
+    ) -> EngineName:
+        """Choose what executes the update, and return the engine's name for the resolved config.
 
-        `example` returns inputs of the update; `tell` reports what an engine finds out later. Attributes of
-        modules of the packages `known` do not affect the result.
+        `example` returns inputs of the update; `tell` reports what an engine finds out later.
         """
-        self._plain_state = PlainState(self.learner.module, known=known)
-        subject = Subject(self.update, owner, modules, self.device, example)
-        chosen = choose_engine(key, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+        network = self.learner.module
+        self.plain_state = PlainState(network)
+        subject = Subject(self.update, self, [network], self.device, example)
+        chosen = choose_engine(engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
         self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
         if hasattr(self, "_update"):
             self.update = self.execute  # type: ignore[method-assign]
-        return chosen
-
-    def choose(
-        self,
-        engine: EngineKey,
-        example: Callable[[], Any],
-        *,
-        is_long: bool,
-        has_begun: bool,
-        tell: Tell,
-    ) -> EngineName:
-        """Choose the engine of an update of the whole network; return its name for the resolved config."""
-        return self.use_engine(
-            engine,
-            self,
-            [self.learner.module],
-            is_long=is_long,
-            has_begun=has_begun,
-            tell=tell,
-            example=example,
-        ).engine
+        return chosen.engine
 
     def inexact_because(self) -> list[str]:
         """Return the state that a script's network changes without saving it."""
-        return [] if self._plain_state is None else unsaved(self._plain_state)
+        return [] if self.plain_state is None else unsaved(self.plain_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the network, its optimizer, and the metrics that are not recorded yet."""

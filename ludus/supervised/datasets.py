@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
 
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
@@ -14,11 +16,47 @@ from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import Batches, MemoryBatches, make_batches
 from ludus.data.batches.splits import Splits
 from ludus.seeds import generator
-from ludus.supervised.collated import Collated, CollatedBatches
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 
 _EVALUATION_BATCH = 256
+
+
+@runtime_checkable
+class Collated(Protocol):
+    """A map-style data set with a `collate`, and a check of the networks it can train."""
+
+    collate: Callable[..., Any]
+
+    def check_network(self, network: nn.Module) -> None:
+        """Raise ConfigError if this network cannot learn from these examples."""
+
+
+class CollatedBatches(LoaderBatches):
+    """Batches made by the data set's own `collate`; resumed at their exact position."""
+
+    def __init__(
+        self,
+        source: Collated,
+        *,
+        batch_size: int,
+        shuffle: bool,
+        drop_last: bool,
+        workers: int,
+        seed: int,
+        device: torch.device,
+    ) -> None:
+        assert isinstance(source, Dataset)
+        loader: DataLoader[Any] = DataLoader(
+            source,
+            batch_size=batch_size,
+            shuffle=shuffle,
+            drop_last=drop_last,
+            num_workers=workers,
+            collate_fn=source.collate,
+        )
+        super().__init__(loader, seed=seed, device=device)
+        self.check_network: Callable[[nn.Module], None] = source.check_network
 
 
 @dataclass(frozen=True)
@@ -29,6 +67,24 @@ class Datasets:
     train: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
     """By name: validation, test; only those with data."""
+
+    def all(self) -> dict[str, Batches]:
+        """Return the data by their roles in a run."""
+        return {"training": self.train} | {role: one.data for role, one in self.evaluators.items()}
+
+    def digests(self) -> dict[str, str]:
+        """Return the fingerprint of each data set that has one."""
+        named = self.all().items()
+        return {role: found for role, data in named if (found := data.digest()) is not None}
+
+    def check_repeatable(self) -> list[str]:
+        """Read each data set twice; return why a resumed run may see other examples."""
+        found = [data.ask_twice() for data in self.all().values()]
+        return [reason for reason in dict.fromkeys(found) if reason is not None]
+
+    def changed_later(self) -> list[str]:
+        """Return a reason for each evaluation data set that changed during the run."""
+        return [why for one in self.evaluators.values() for why in one.data.changed_later()]
 
 
 def make_datasets(

@@ -79,10 +79,6 @@ class SupervisedEvaluator:
                 yield self.data.next()
         self.data.close()
 
-    def ask_twice(self) -> str | None:
-        """Return a reason if two passes over the data give different examples, else None."""
-        return self.data.ask_twice()
-
     def _name(self, name: str) -> str:
         name = "accuracy" if name == "correct" else name
         return (

@@ -2,43 +2,55 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
-from ludus.config.registry import find, kinds
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
 from ludus.fit.build import make_update
 from ludus.fit.length import lengthened
 from ludus.fit.loop import Fit
-from ludus.fit.rate_control import PART, UNSET, RateControl, WatchPlateau
+from ludus.fit.rate_control import PART, UNSET, RateControl
 from ludus.fit.watchers import GUARD, WatchMonitors, make_judge, with_judge
+from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.divergence import WatchDivergence
+from ludus.judge.evaluator import as_outcome
 from ludus.judge.judge import JudgeLog
 from ludus.judge.milestones import Milestones
-from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.base_weights import base_digest
 from ludus.nn.model import Model
-from ludus.nn.schedule import HIGHEST, OfStep, Schedule
+from ludus.nn.schedule import OfStep, Schedule
 from ludus.nn.torch_optimizer import Make, TorchMade
-from ludus.session.begun import CHANGED, Begun, as_begun, has_begun
+from ludus.session.begun import Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
+from ludus.supervised.build import (
+    SupervisedJob,
+    check_evaluator,
+    evaluator_of,
+    make_model,
+    refuse_config_of_another,
+)
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import Datasets, make_datasets
-from ludus.supervised.evaluated import Evaluated
-from ludus.supervised.preflight import check_data, make_model
+from ludus.supervised.datasets import Datasets, make_datasets, make_evaluators
+from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.short_config import block_of, expand
 
+_SCORE = "validation/score"
+"""The metric name under which an evaluator's score is logged."""
+_MAX_NAME = 150
 _PLAIN = (bool, int, float, str, tuple, type(None))
 """Types of options that are recorded by value."""
 
 
-class BaseTrainer(Evaluated, Trainer):
+class BaseTrainer(Trainer):
     """Learns from labelled examples.
 
     train
@@ -56,7 +68,11 @@ class BaseTrainer(Evaluated, Trainer):
     rate_control: RateControl
     """Control of the learning rate other than by step."""
     # An evaluator restarts its data each time; a model's state is in its own part.
-    derived: ClassVar[tuple[str, ...]] = ("evaluators", "loaders", "_plain_state", "_early_notes")
+    derived: ClassVar[tuple[str, ...]] = (
+        "datasets", "evaluators", "loaders", "_is_open"
+    )  # fmt: skip
+    make_evaluator = staticmethod(evaluator_of)
+    evaluation_job = SupervisedJob
 
     def __init__(
         self,
@@ -76,24 +92,13 @@ class BaseTrainer(Evaluated, Trainer):
                 raise ConfigError("Trainer(model, training_config, ...) needs a model")
             config, root = self._expanded(block_of(training_config), train_loader, model)
         super().__init__(config)
-        self._refuse_config_of_another(config)
-        self._is_own_model = False
+        refuse_config_of_another(self, config)
+        self.is_own_model = False
         self.root = root
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
         if model is not None:
             self.set_model(model)
         self.note_given(train_loader=train_loader, val_loader=val_loader, test_loader=test_loader)
-
-    def _refuse_config_of_another(self, config: object) -> None:
-        """Raise ConfigError if the config belongs to another trainer, whose keys have no effect here."""
-        kind = str(getattr(config, "kind", None))
-        if kind in kinds("trainer") and type(config) is not self.Config:
-            meant = find("trainer", kind)
-            if not isinstance(self, meant) and meant.Config is not self.Config:
-                raise ConfigError(
-                    f"the config is of kind {kind}, which {type(self).__name__} does not do; give it to"
-                    f" {meant.__name__}, with the same arguments"
-                )
 
     def _expanded(
         self, training_config: Mapping[str, Any], train_loader: object, model: object
@@ -104,7 +109,7 @@ class BaseTrainer(Evaluated, Trainer):
     def set_model(self, model: object) -> None:
         """Train this Model, or this torch network."""
         super().set_model(Model(model) if isinstance(model, nn.Module) else model)
-        self._is_own_model = True
+        self.is_own_model = True
 
     def set_schedule(self, function: OfStep) -> None:
         """Multiply the optimizer's learning rate by this function of the optimisation step.
@@ -153,35 +158,13 @@ class BaseTrainer(Evaluated, Trainer):
             raise LudusError(
                 "set_learning_rate is for hooks of a run; before fit set 'optimizer.learning_rate'"
             )
-        if rate is not None:
-            is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
-            if not is_number or not (math.isfinite(rate) and 0 <= rate <= HIGHEST):
-                raise LudusError(
-                    f"set_learning_rate was given {rate!r}; a learning rate is a number from 0 to"
-                    f" {HIGHEST:g}, or None to go by the schedule"
-                )
-            learner = getattr(self.update, "learner", None)
-            if learner is not None and not learner.gradient_step.is_safe_at(rate):
-                raise LudusError(
-                    f"set_learning_rate was given {rate:g}, at which a step could leave the range of"
-                    " float32, and this run does not look for that; raise 'optimizer.learning_rate' to the"
-                    " highest rate, and set lower ones in hooks"
-                )
-            rate = float(rate)
-        self.rate_control.override = rate
-
-    def _schedule_for(self, num_batches: int | None) -> Schedule:
-        return self.rate_control.schedule(self.config.count_steps(num_batches))
+        learner = getattr(self.update, "learner", None)
+        self.rate_control.set(rate, None if learner is None else learner.gradient_step)
 
     @property
     def schedule(self) -> Schedule:
         """How the learning rate changes with the optimisation steps."""
         return self.fitting.schedule
-
-    def _learning_rate(self) -> float:
-        """Return the learning rate of the next step: the one set by a hook, or the schedule's."""
-        override = self.rate_control.override
-        return self.fitting.learning_rate(self.run) if override is None else override
 
     def consulted(self) -> Mapping[str, object]:
         """Return the schedule set by a script."""
@@ -191,31 +174,31 @@ class BaseTrainer(Evaluated, Trainer):
         """Build data, model, optimizer and observers from the config and the script's objects."""
         config: SupervisedConfig = self.config
         self.device = resolve_device(config.settings.device)
-        datasets = self._make_datasets()
+        self.datasets = datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
         self.evaluators = datasets.evaluators
         begun, length = Begun(self.run.files), self.train_data.length()
-        config, self._notes = lengthened(config, max_steps, length, begun)
+        config, self.notes = lengthened(config, max_steps, length, begun)
         self.config = config = as_begun(config, begun)
         self.model = self._make_model()
         if not has_begun(self.run.files):
             # A run that has begun continues with the same settings.
             config.refuse_unreached(self.train_data.length())
-        self._unrepeatable = check_data(datasets)
+        self._unrepeatable = datasets.check_repeatable()
         self.num_train_steps = config.count_steps(self.train_data.length())
         self.rate_control = RateControl(config, self._given_schedule)
         self.fitting = self._make_fitting()
-        self._early_notes: list[str] | None = []
+        self._is_open = False
         self._make_update()
         self._prepare_observers()
-        self._prepare_evaluator()
+        check_evaluator(self)
 
     def _make_datasets(self) -> Datasets:
         has_evaluator = self.evaluator is not None
         return make_datasets(self.config, self.loaders, self.device, has_evaluator=has_evaluator)
 
     def _make_model(self) -> Model:
-        given = self.model if self._is_own_model else None
+        given = self.model if self.is_own_model else None
         return make_model(self.config, given, self.train_data, self.device)
 
     def _make_update(self) -> None:
@@ -227,16 +210,15 @@ class BaseTrainer(Evaluated, Trainer):
             schedule=self.schedule,
             run_steps=self.num_train_steps,
             has_begun=has_begun(self.run.files),
-            tell=self._tell_of_engine,
+            tell=lambda note: self.run.tell(note, event="engine"),
             given=self._given_optimizer,
         )
         self.update = made.update
-        for note in made.notes:
-            self._tell_of_engine(note)
+        if self._is_open:  # else `open` reports them: before it there is no directory to write to
+            for note in self.update.engine_notes:
+                self.run.tell(note, event="engine")
         self.flat, self.optimizer = self.update.flat, self.update.optimizer
         self.config = self.config.replace(engine=made.engine, memory_format=made.memory_format)
-        module = self.model.module
-        self._plain_state = PlainState(self.model, module, layers=module)
 
     def _make_fitting(self) -> Fit:
         config = self.config
@@ -247,7 +229,7 @@ class BaseTrainer(Evaluated, Trainer):
         return Fit(
             self.train_data,
             train_step=self.train_step,
-            schedule=self._schedule_for,
+            schedule=lambda length: self.rate_control.schedule(self.config.count_steps(length)),
             max_epochs=config.max_epochs,
             max_steps=config.max_opt_steps,
             then=(Stage(name="sum_up", work=self._sum_up), validate),
@@ -275,8 +257,11 @@ class BaseTrainer(Evaluated, Trainer):
         self.milestones = Milestones(every, name=self.checkpoint_name, save=self.keep_weights)
 
     def keep_weights(self, name: str, note: Mapping[str, Any]) -> None:
-        """Pass the evaluated weights to the writer, with the metrics just logged."""
-        self._keep(name, self.weights(), {**note, "metrics": self._just_logged()})
+        """Pass the evaluated weights to the writer, with the finite metrics logged at this boundary."""
+        log = self.run.log
+        written = log.written if log.written_at == self.run.boundaries else {}
+        metrics = {name: value for name, value in written.items() if math.isfinite(value)}
+        self._keep(name, self.weights(), {**note, "metrics": metrics})
 
     def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
         about = {"architecture": self.model.architecture, "dataset": self.dataset_name, **note}
@@ -316,9 +301,8 @@ class BaseTrainer(Evaluated, Trainer):
         guard = WatchDivergence(GUARD, log, check=lambda: self.update.check())
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
         watch = WatchMonitors(self.config.monitors(), log)
-        plateau = WatchPlateau(self.rate_control.update, log)
         judged: list[Observer] = [judge] if self.judge.scores else []
-        judged += [plateau] if self.rate_control.plateau else []
+        judged += [self.rate_control.watching(log)] if self.rate_control.plateau else []
         return [self.write_log, guard, *judged, *([watch] if judged else []), self.milestones]
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -328,11 +312,8 @@ class BaseTrainer(Evaluated, Trainer):
 
     def open(self) -> None:
         """Report what fit changed, and other choices that the user should know of."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
-        notes, self._early_notes = self._early_notes or [], None
-        for note in notes:
-            self._tell_of_engine(note)
+        super().open()
+        self._is_open = True
         if self.config.tf32 is True and self.device.type != "cuda":
             self.run.tell(f"'tf32' is true, which does nothing on {self.device.type}", event="tf32")
         if self.update.ema is not None:
@@ -344,13 +325,6 @@ class BaseTrainer(Evaluated, Trainer):
                 event="evaluated_weights",
             )
 
-    def _tell_of_engine(self, note: str) -> None:
-        # Before `open` there is no directory to write it to.
-        if self._early_notes is not None:
-            self._early_notes.append(note)
-        else:
-            self.run.tell(note, event="engine")
-
     def close(self) -> None:
         """Stop the data loading processes."""
         self.train_data.close()
@@ -358,24 +332,17 @@ class BaseTrainer(Evaluated, Trainer):
             self.async_evaluator.close()
 
     def inexact_because(self) -> Sequence[str]:
-        """Return the reasons from the data, the model and an asynchronous evaluation."""
-        if not hasattr(self, "_plain_state"):
+        """Return the reasons from the data, and from the parts."""
+        if not self._is_prepared:
             return ()
-        async_evaluator = (
-            () if self.async_evaluator is None else self.async_evaluator.inexact_because()
-        )
-        reasons = [*self._unrepeatable, *self.train_data.inexact_because(), *self._changed_later()]
-        return [
-            *reasons,
-            *async_evaluator,
-            *self.update.inexact_because(),
-            *unsaved(self._plain_state),
-        ]
+        from_data = [*self._unrepeatable, *self.datasets.changed_later()]
+        return [*from_data, *super().inexact_because()]
 
     def train_step(self, batch: object, batch_idx: int) -> Mapping[str, Any] | None:
         """Learn from one batch and return its metrics; override it to learn in another way."""
-        counters = self.run.counters
-        learning_rate = self._learning_rate()
+        counters, learning_rate = self.run.counters, self.rate_control.override
+        if learning_rate is None:
+            learning_rate = self.fitting.learning_rate(self.run)
         metrics = self.update.step(
             batch, batch_idx, learning_rate=learning_rate, is_last=self.train_data.has_ended()
         )
@@ -384,6 +351,133 @@ class BaseTrainer(Evaluated, Trainer):
             counters["opt_steps"] += 1
             metrics["train/learning_rate"] = learning_rate
         return metrics
+
+    def _validate(self, run: Run) -> Mapping[str, float]:
+        if self.async_evaluator is None:
+            metrics = self.evaluate(self.eval_data, training_mode=True)
+            for told in [told for one in self.evaluators.values() for told in one.data.news()]:
+                run.tell(told, event="data")
+            return {**self._also_watched(metrics), **metrics}
+        self._settle(run)
+        if not run.is_ending:
+            self.async_evaluator.launch(run.counters, self.weights())
+        return {}
+
+    def _also_watched(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
+        """Return the validation metrics, if they are monitored but not given by a script's evaluator."""
+        lacking = {*self.config.monitors().values()} - {*metrics}
+        if self.evaluator is None or "validation" not in self.evaluators:
+            return {}
+        if not any(metric.startswith("validation/epoch_") for metric in lacking):
+            return {}
+        return self.evaluate(self.evaluators["validation"], training_mode=True)
+
+    def _settle(self, run: Run) -> None:
+        """Wait for the pending validation; it is logged and judged with the counters at its launch."""
+        assert self.async_evaluator is not None
+        if (done := self.async_evaluator.collect()) is None:
+            return
+        weights, metrics = done.weights, done.metrics
+        run.log.write_past(run, done.counters, metrics)
+        self.judge.update(
+            run,
+            metrics,
+            lambda score: weights,
+            counters=done.counters,
+            keep=self._keep,
+            scores=self.judge.scores_in(metrics),
+        )
+        self.rate_control.update(run, metrics)
+
+    def evaluate(self, data: object = None, training_mode: bool = False) -> dict[str, float]:
+        """Return the metrics of the current weights, the EMA if there is one.
+
+        `data` is an evaluator, by default `eval_data`, or anything that a trainer accepts as data: a Dataset,
+        a DataLoader, a function that returns one; its metrics are then named as those of validation data.
+        `training_mode` means that training continues afterwards; evaluation is the same either way.
+        """
+        if not hasattr(self, "update"):
+            raise LudusError("there is nothing to evaluate yet: fit makes the model; call it first")
+        evaluator: Any = self.eval_data if data is None else data
+        if not callable(getattr(evaluator, "evaluate", None)):
+            sources = {"validation": data, "test": None}
+            evaluator = make_evaluators(self.config, sources, self.device)["validation"]
+        with self.averaged():
+            return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
+
+    def _test(self, run: Run) -> Mapping[str, float]:
+        """Test the best model if one was kept, else the current one."""
+        best = self.best()
+        if best is None:
+            return self.evaluate(self.evaluators["test"])
+        with self._borrowing(run.recall_model(best["model"])):
+            return self.evaluators["test"].evaluate(self.model)[1]
+
+    @contextlib.contextmanager
+    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[None]:
+        """Swap these weights into the model inside the block, and restore its own afterwards."""
+        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        try:
+            self.model.load_state_dict(weights)
+            yield
+        finally:
+            self.model.load_state_dict(own)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights on the test data, or on the validation data."""
+        if episodes is not None or seed is not None:
+            raise ConfigError(
+                "this run was trained on data, not in episodes: --episodes and --seed do not apply"
+            )
+        role = "test" if "test" in self.evaluators else "validation"
+        if role not in self.evaluators:
+            raise ConfigError("this run has neither test nor validation data to evaluate on")
+        with self._borrowing(weights):
+            return self.evaluators[role].evaluate(self.model)[1]
+
+    @property
+    def eval_data(self) -> SupervisedEvaluator:
+        """The evaluator that `evaluate` uses after every epoch."""
+        if self.evaluator is not None:
+            return self.evaluator  # type: ignore[no-any-return]
+        if "validation" not in self.evaluators:
+            raise LudusError(
+                "this run has no validation data; give evaluate the data to measure on"
+            )
+        return self.evaluators["validation"]
+
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which the model has the averaged weights, if there are any."""
+        ema = self.update.ema
+        return contextlib.nullcontext() if ema is None else self.flat.swapped(ema)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a CPU copy of the evaluated weights: the EMA if there is one."""
+        with self.averaged():
+            state = self.model.state_dict()
+            return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights in a saved state that would be evaluated."""
+        self.model.load_state_dict(state["model"])
+        if (ema := self.update.learner.ema) is not None:
+            ema.load_means(state["update"]["ema"])
+        elif self.update.ema is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
+        return self.weights()
+
+    def data_facts(self) -> Mapping[str, str]:
+        """Return the fingerprints of the training data and of the evaluation data."""
+        facts = self.datasets.digests()
+        base = base_digest(self.model.module)
+        return facts if base is None else {**facts, "the frozen base": base}
+
+    @property
+    def async_evaluator(self) -> AsyncEvaluator | None:
+        """The asynchronous evaluator, in a separate process, if the script has set one."""
+        return self.evaluator if isinstance(self.evaluator, AsyncEvaluator) else None
 
     @property
     def epoch(self) -> int:
@@ -396,3 +490,10 @@ class BaseTrainer(Evaluated, Trainer):
         most, num_steps = self.config.max_opt_steps, self.run.counters["opt_steps"]
         is_long_enough = most is not None and num_steps >= most
         return self.run.is_finished or is_long_enough or self.run.stop_reason is not None
+
+
+def named_in_full(trainer: BaseTrainer, name: str) -> str:
+    """Return the name of saved weights: `<architecture>_<dataset>_<experiment>_<name>`."""
+    words = [trainer.model.architecture, trainer.dataset_name, trainer.config.experiment]
+    given = re.sub(r"[^a-z0-9_.-]+", "-", "_".join(words).lower()).lstrip(".-")
+    return f"{given[:_MAX_NAME]}_{name}"

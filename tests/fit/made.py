@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ludus.fit.step_module import StepModule
-from ludus.fit.update import ModelUpdate
+from ludus.fit.update import ModelUpdate, StepModule
 from ludus.nn.learner import Learner
 from ludus.nn.memory_format import MemoryFormat
 from ludus.nn.model import Model

@@ -217,7 +217,7 @@ _NN = [
 
 _SUPERVISED_ROOM = [
     # What an evaluator, a training_step or a hook measures decides on nothing, or is not told of.
-    (f"{_SUPERVISED}/evaluated.py", "return {**self._also_watched(metrics), **metrics}", "return metrics"),
+    (f"{_SUPERVISED}/trainer.py", "return {**self._also_watched(metrics), **metrics}", "return metrics"),
     (f"{_FIT}/more_metrics.py", "number = value.to(self._exact) * count",
      "number = value.to(self._exact)"),
     (f"{_FIT}/update.py", "            **self.more.state(),\n", ""),

@@ -204,14 +204,14 @@ def test_a_supervised_run_keeps_to_the_same_gate(tmp_path: Path) -> None:
     trainer = supervised(between(Branch()), engine="auto")
     trainer.prepare(max_steps=None)
     assert trainer.config.engine == "tape"
-    assert re.match("the update is not compiled", trainer._early_notes[0])
+    assert re.match("the update is not compiled", trainer.update.engine_notes[0])
     for network in (between(Unknown()), Asking(between())):
         # Nobody vouches for these: they are not repeated, and compiled where that pays.
         trainer = supervised(network, engine="auto")
         trainer.prepare(max_steps=None)
         assert trainer.config.engine == "eager"
-        assert "the network is not compiled" in trainer._early_notes[0]
-        assert "is neither torch's nor ludus's" in trainer._early_notes[1]
+        assert "the network is not compiled" in trainer.update.engine_notes[0]
+        assert "is neither torch's nor ludus's" in trainer.update.engine_notes[1]
     trainer = supervised(between(nn.BatchNorm1d(8)), engine="auto")
     trainer.prepare(max_steps=None)
     assert trainer.config.engine == "compiled"

@@ -23,7 +23,7 @@ from ludus.data.batches.memory import Batches
 from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.seeds import derive, forked
 from ludus.show.terminal import warn
-from ludus.supervised.preflight import make_model
+from ludus.supervised.build import make_model
 
 
 class Candidates:

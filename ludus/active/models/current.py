@@ -14,6 +14,10 @@ class Current:
     def __init__(self, get: Callable[[], Stateful]) -> None:
         self._get = get
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what the current object has besides its state: reasons, notes."""
+        return getattr(self._get(), name)
+
     def state_dict(self) -> Mapping[str, Any]:
         return self._get().state_dict()
 

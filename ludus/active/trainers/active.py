@@ -33,7 +33,7 @@ from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES
 from ludus.session.logger import WriteLog
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
-from ludus.supervised.names import named_in_full
+from ludus.supervised.trainer import named_in_full
 
 
 @register_trainer("active")

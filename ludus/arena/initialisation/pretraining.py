@@ -23,7 +23,6 @@ from ludus.config.registry import find
 from ludus.core import Repeat, Run, Stage, states
 from ludus.core.errors import CheckpointError
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.module_state import ModuleState
 from ludus.seeds import derive, forked
 
@@ -70,9 +69,8 @@ class Pretraining:
             highest_rate=section.optimizer.learning_rate,
             rates={name: dict.fromkeys(one.rates(), 1.0) for name, one in members.items()},
         )
-        self._plain_state = PlainState(students)
         self._passes = passes_over(students, train, section.batch_size, config.seed)
-        self._update.use_engine(config.engine, students, [students])
+        self._update.choose(config.engine)
 
     def nodes(self) -> tuple[Stage | Repeat, ...]:
         """Return the nodes of the plan before training."""
@@ -137,7 +135,7 @@ class Pretraining:
 
     def inexact_because(self) -> list[str]:
         """Return the state that the students change without saving it, while they exist."""
-        return [] if self._students is None else unsaved(self._plain_state)
+        return [] if self._update is None else self._update.inexact_because()
 
     def state_dict(self) -> dict[str, Any]:
         """Return the students and their optimizer; None once they are dropped."""

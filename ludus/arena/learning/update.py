@@ -16,8 +16,9 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
-from ludus.nn.engines.choice import Chosen, EngineKey
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.gate import is_plain
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import OptimizerConfig
@@ -170,15 +171,23 @@ class ArenaUpdate(GradientUpdate):
 
     def choose_engine(
         self, key: EngineKey, *, num_rows: int, has_begun: bool, tell: Callable[[str], None]
-    ) -> Chosen:
-        """Choose the engine of the update; `num_rows` is the number of rows in all updates of the run."""
+    ) -> EngineName:
+        """Choose the engine, and return its name; `num_rows` is the number of rows in all updates."""
         learned = self.learned
+        # Attributes that TorchRL's own modules set on themselves do not affect the result.
+        self.plain_state = PlainState(learned, known=("torchrl", "tensordict"))
         # Read from the class itself: a subclass may not compile.
         compiles = vars(type(learned.objective)).get("compiles", False)
         surely_compiles = compiles and is_plain([learned.agents])
-        is_long = surely_compiles and num_rows >= _WORTH_COMPILING
-        whole = learned.objective, [learned.agents]
-        return self.use_engine(key, *whole, is_long=is_long, has_begun=has_begun, tell=tell)
+        chosen = choose_engine(
+            key,
+            Subject(self.update, learned.objective, [learned.agents], self.device, lambda: None),
+            is_long=surely_compiles and num_rows >= _WORTH_COMPILING,
+            has_begun=has_begun,
+            tell=tell,
+        )
+        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
+        return chosen.engine
 
     def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> Any:

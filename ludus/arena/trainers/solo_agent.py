@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Any, ClassVar
 
 from torch import Tensor
@@ -18,12 +19,11 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, Interrupted
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
-from ludus.judge.score_state import Best
 from ludus.judge.scores import Score
-from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long
 from ludus.seeds import derive, forked
-from ludus.session.begun import as_begun, changes_by_fit, has_begun
+from ludus.session.begun import begin, has_begun, in_whole
+from ludus.session.reports import Reports
 from ludus.show.progress import IterationContext, attach_progress_bar
 
 GUARD = DivergenceGuard(remedy="look at the data of the scenario")
@@ -47,21 +47,19 @@ class SoloAgentTrainer(TensorDictTrainer):
     Config = SoloHyperParameters
     trainer_type: ClassVar[str] = "solo_agent"
     # The order of an iteration is recomputed.
-    derived: ClassVar[tuple[str, ...]] = ("_passes", "_plain_state")
+    derived: ClassVar[tuple[str, ...]] = ("_passes",)
     config: SoloHyperParameters
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, agents, update and judge from the config."""
-        notes: list[str] = []
-        self.config = as_begun(self.config, self.run.files, notes)
         self._build()
         instance, names = self.scenario_instance, self.agents.names
-        size = self.config.solo_agent.batch_size
-        train = instance.train_dataset
+        train, section = instance.train_dataset, self.config.solo_agent
         rounds = instance.protocol_handler.max_message_rounds
         self.students = Students(self.agents, max_message_rounds=rounds)
-        self._passes = passes_over(self.students, train, size, self.config.seed)
-        self._notes = [*notes, *self._shortened(max_steps)]
+        self._passes = passes_over(self.students, train, section.batch_size, self.config.seed)
+        shorten = partial(in_whole, unit="iteration", opts_each=self._passes.count)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
         config = self.config
         self.num_train_steps = config.max_iterations * self._passes.count
         for problem in too_long(
@@ -85,39 +83,21 @@ class SoloAgentTrainer(TensorDictTrainer):
             rates=self.agents.rates(),
         )
         self.learner = self.update.learner
-        self.judge = _judge(config, names)
-        self._choose_engine()
-
-    def _shortened(self, max_steps: int | None) -> list[str]:
-        """Set the length that `fit` asks for, in whole iterations; return the other changes."""
-        if max_steps is None:
-            return []
-        if max_steps < 1:
-            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-        each = self._passes.count
-        count = -(-max_steps // each)
-        changes = self.config.model_copy(update={"max_iterations": count}).unreached()
-        given = f"for fit(max_steps={max_steps})"
-        notes = changes_by_fit(self.config, changes, max_steps)
-        if count * each != max_steps:
-            notes.append(
-                f"{given} the run makes {count * each} optimisation steps, {count} whole iterations of"
-                f" {each}"
-            )
-        self.config = self.config.replace(max_iterations=count, **changes)
-        return notes
-
-    def _choose_engine(self) -> None:
-        self._plain_state = PlainState(self.agents)
-        chosen = self.update.use_engine(
-            self.config.engine,
-            self.students,
-            [self.students],
+        engine = self.update.choose(
+            config.engine,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        self.config = self.config.replace(engine=chosen.engine)
-        self._engine_notes = list(chosen.notes)
+        self.config = config.replace(engine=engine)
+        self.judge = _judge(config, names)
+        self._reports = Reports(
+            GUARD,
+            self.update,
+            evaluate=self._evaluate,
+            take=self._take_metrics,
+            weights=self.weights,
+            judge=self.judge,
+        )
 
     def plan(self) -> Repeat:
         """Return passes over the data, then the test."""
@@ -125,8 +105,9 @@ class SoloAgentTrainer(TensorDictTrainer):
             return super().plan()
         is_own = type(self)._run_train_loop is not SoloAgentTrainer._run_train_loop
         step = Stage(name="train_step", work=self._train_step)
+        work = self._reports
         then = after_an_iteration(
-            self.config, evaluate=self._evaluate, record=self._record, keep=self._save
+            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
         )
         iteration = Repeat(
             name="iteration",
@@ -194,42 +175,18 @@ class SoloAgentTrainer(TensorDictTrainer):
         counters["iteration"] += batch_idx == self._passes.count - 1
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
-        if GUARD.diverged(self.update.metrics()) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
         with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self._accuracies("validation", _no_step)
-        metrics = {f"eval/{name}": value for name, value in found.items()}
-        self.judge.update(run, metrics, lambda score: self.weights())
-        return metrics
+        return {f"eval/{name}": value for name, value in found.items()}
 
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset them."""
-        opts = run.counters["opt_steps"]
-        metrics = {**self.update.take_metrics(), "train/learning_rate": self.rate(opts)}
-        run.record(metrics)
-        run.log.write(run)
-        GUARD.check(metrics, opts)
-
-    def _save(self, run: Run) -> None:
-        counters = {name: value for name, value in run.counters.items() if value}
-        name = f"models/{run.counters['opt_steps']}"
-        run.keep_model(name, self.weights(), {"counters": counters})
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
+        rate = self.rate(run.counters["opt_steps"])
+        return {**self.update.take_metrics(), "train/learning_rate": rate}
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
         return {"update": self.update, "judge": self.judge}
-
-    def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and path of the best agents so far, by the mean of their accuracies."""
-        return self.judge.best if hasattr(self, "judge") else None
-
-    def more_bests(self) -> Mapping[str, Best]:
-        """Return the same for each agent, where there are several."""
-        return self.judge.more_bests if hasattr(self, "judge") else {}
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Drop the best agents: their weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Tensor]:
         """Return the weights of the agents in a saved state."""

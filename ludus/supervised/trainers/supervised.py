@@ -13,8 +13,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
 from ludus.store.models import write_model
 from ludus.store.places import make_storage
-from ludus.supervised.names import named_in_full
-from ludus.supervised.trainer import BaseTrainer
+from ludus.supervised.trainer import BaseTrainer, named_in_full
 
 
 @register_trainer("supervised")

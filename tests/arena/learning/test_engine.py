@@ -45,7 +45,7 @@ class Plain(Agent):
 def test_an_agent_of_a_script_is_not_compiled_unasked() -> None:
     trainer = prepared("vanilla_ppo", engine="auto")
     trainer.agents.members["extra"] = Plain()
-    chosen = trainer.update.choose_engine(
+    engine = trainer.update.choose_engine(
         "auto", num_rows=10**9, has_begun=False, tell=lambda note: None
     )
-    assert chosen.engine == "tape"
+    assert engine == "tape"
