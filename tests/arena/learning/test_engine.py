@@ -34,8 +34,8 @@ def test_a_loss_derived_from_one_that_compiles_is_not_compiled_unasked() -> None
     derived = type("Derived", (type(objective),), {"is_repeatable": True})
     objective.__class__ = derived
     told: list[str] = []
-    chosen = trainer.update.choose_engine("auto", num_rows=10**9, has_begun=False, tell=told.append)
-    assert (chosen.engine, [*chosen.notes], told) == ("tape", [], [])
+    engine = trainer.update.choose_engine("auto", num_rows=10**9, has_begun=False, tell=told.append)
+    assert (engine, trainer.update.engine_notes, told) == ("tape", [], [])
 
 
 class Plain(Agent):
