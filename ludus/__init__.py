@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ludus.arena.agents.combined import make_actor, make_critic
     from ludus.arena.analyser import Analyser
     from ludus.arena.build import build_scenario_instance
-    from ludus.arena.experiment import ExperimentSettings, SubParameters
+    from ludus.arena.config import ExperimentSettings, HyperParameters, SubParameters
     from ludus.arena.objectives.objective import Objective
-    from ludus.arena.parameters import HyperParameters, RlHyperParameters, RlParameters
     from ludus.arena.playing.rollout import roll_out
     from ludus.arena.protocol import ProtocolHandler
+    from ludus.arena.rl_config import RlHyperParameters, RlParameters
     from ludus.arena.rl_trainer import TensorDictRlTrainer
     from ludus.arena.scenario import Scenario, ScenarioInstance
     from ludus.arena.trainer import ArenaTrainer, TensorDictTrainer
@@ -79,8 +79,8 @@ _WHERE = {
     "Body": "ludus.arena.agents.body",
     "Env": "ludus.rl.custom.protocols",
     "Evaluator": "ludus.judge.evaluator",
-    "ExperimentSettings": "ludus.arena.experiment",
-    "HyperParameters": "ludus.arena.parameters",
+    "ExperimentSettings": "ludus.arena.config",
+    "HyperParameters": "ludus.arena.config",
     "IterationContext": "ludus.show.progress",
     "Judge": "ludus.judge.judge",
     "Logger": "ludus.session.logger",
@@ -96,8 +96,8 @@ _WHERE = {
     "ReplayBuffer": "ludus.data.replay.ring",
     "ReplayBufferBase": "ludus.rl.custom.protocols",
     "Result": "ludus.core.runtime",
-    "RlHyperParameters": "ludus.arena.parameters",
-    "RlParameters": "ludus.arena.parameters",
+    "RlHyperParameters": "ludus.arena.rl_config",
+    "RlParameters": "ludus.arena.rl_config",
     "Run": "ludus.core.run",
     "Scenario": "ludus.arena.scenario",
     "ScenarioInstance": "ludus.arena.scenario",
@@ -109,7 +109,7 @@ _WHERE = {
     "StepRLTrainer": "ludus.rl.step_trainer",
     "Storage": "ludus.store.storage",
     "StrictConfig": "ludus.config.base",
-    "SubParameters": "ludus.arena.experiment",
+    "SubParameters": "ludus.arena.config",
     "SyncSampler": "ludus.rl.sampling.sampler",
     "TensorDictRlTrainer": "ludus.arena.rl_trainer",
     "TensorDictTrainer": "ludus.arena.trainer",

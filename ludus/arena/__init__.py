@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from ludus.arena.agents.combined import make_actor, make_critic
     from ludus.arena.analyser import Analyser
     from ludus.arena.build import build_scenario_instance
-    from ludus.arena.experiment import ExperimentSettings, SubParameters
+    from ludus.arena.config import ExperimentSettings, HyperParameters, SubParameters
     from ludus.arena.objectives.objective import KEYS, Objective, has_turn, masked_mean
     from ludus.arena.objectives.reinforce import Reinforce
-    from ludus.arena.parameters import HyperParameters, RlHyperParameters, RlParameters
     from ludus.arena.playing.dataset import ArenaDataset
     from ludus.arena.playing.parallel_env import ParallelEnvMaker
     from ludus.arena.playing.rollout import roll_out
     from ludus.arena.protocol import ACCEPT, REJECT, ProtocolHandler, ProtocolParameters, Turn
+    from ludus.arena.rl_config import RlHyperParameters, RlParameters
     from ludus.arena.rl_trainer import TensorDictRlTrainer
     from ludus.arena.scenario import Datasets, Scenario, ScenarioInstance
     from ludus.arena.trainer import ArenaTrainer, TensorDictTrainer
@@ -39,8 +39,8 @@ _WHERE = {
     "Body": "ludus.arena.agents.body",
     "BodyFeatures": "ludus.arena.agents.body",
     "Datasets": "ludus.arena.scenario",
-    "ExperimentSettings": "ludus.arena.experiment",
-    "HyperParameters": "ludus.arena.parameters",
+    "ExperimentSettings": "ludus.arena.config",
+    "HyperParameters": "ludus.arena.config",
     "KEYS": "ludus.arena.objectives.objective",
     "Objective": "ludus.arena.objectives.objective",
     "ParallelEnvMaker": "ludus.arena.playing.parallel_env",
@@ -48,11 +48,11 @@ _WHERE = {
     "ProtocolParameters": "ludus.arena.protocol",
     "REJECT": "ludus.arena.protocol",
     "Reinforce": "ludus.arena.objectives.reinforce",
-    "RlHyperParameters": "ludus.arena.parameters",
-    "RlParameters": "ludus.arena.parameters",
+    "RlHyperParameters": "ludus.arena.rl_config",
+    "RlParameters": "ludus.arena.rl_config",
     "Scenario": "ludus.arena.scenario",
     "ScenarioInstance": "ludus.arena.scenario",
-    "SubParameters": "ludus.arena.experiment",
+    "SubParameters": "ludus.arena.config",
     "TensorDictRlTrainer": "ludus.arena.rl_trainer",
     "TensorDictTrainer": "ludus.arena.trainer",
     "Turn": "ludus.arena.protocol",

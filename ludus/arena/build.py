@@ -15,7 +15,7 @@ from torch import nn
 
 from ludus.arena.agents.agent import Agent, check_solo, check_trainer_type
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
+from ludus.arena.config import ExperimentParameters, ExperimentSettings
 from ludus.arena.protocol import ProtocolHandler
 from ludus.arena.scenario import Datasets, ObservationSizes, Scenario, ScenarioInstance
 from ludus.arena.solo.alone import Alone, NoEpisodes

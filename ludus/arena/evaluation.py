@@ -8,9 +8,9 @@ import torch
 
 from ludus.arena.analyser import Watched
 from ludus.arena.libraries import TensorDict
-from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.playing.rollout import Choose, roll_out
+from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.statistics import means
 from ludus.core import Run

@@ -5,6 +5,8 @@ Here the script's own setting is kept. Where the extra is not installed, using i
 error.
 """
 
+# ruff: noqa: F401
+# mypy: implicit-reexport
 from __future__ import annotations
 
 import contextlib
@@ -59,28 +61,3 @@ try:
         from torchrl.objectives.value import GAE, ValueEstimatorBase
 except ModuleNotFoundError as error:
     raise missing(error) from error
-
-__all__ = [
-    "GAE",
-    "Binary",
-    "Bounded",
-    "ClipPPOLoss",
-    "Composite",
-    "EnvBase",
-    "KLPENPPOLoss",
-    "LossModule",
-    "MissingExtraError",
-    "ProbabilisticTensorDictModule",
-    "ProbabilisticTensorDictSequential",
-    "ReinforceLoss",
-    "TensorDict",
-    "TensorDictBase",
-    "TensorDictModuleBase",
-    "Unbounded",
-    "ValueEstimatorBase",
-    "ValueEstimators",
-    "distance_loss",
-    "missing",
-    "set_skip_existing",
-    "skip_existing",
-]

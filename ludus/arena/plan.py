@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.core import Repeat, Stage
 from ludus.core.intervals import Work, follow_ups

@@ -2,47 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from ludus.arena.abilities import Abilities
 from ludus.arena.analyser import Watched
 from ludus.arena.evaluation import Evaluation
 from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
-from ludus.arena.learning.meter import Meter
-from ludus.arena.learning.minibatches import Minibatches
-from ludus.arena.learning.noted import Noted
-from ludus.arena.learning.pending_rollouts import PendingRollouts, kinds_of
 from ludus.arena.learning.update import ArenaUpdate, Learned
+from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.libraries import TensorDict, TensorDictBase
-from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.plan import after_an_iteration, make_plan
-from ludus.arena.playing.columns import chosen, to_columns, to_tensordict
+from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of
+from ludus.arena.playing.transcript import told
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
-from ludus.arena.statistics import critic_statistics
+from ludus.arena.rl_config import RlHyperParameters
+from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
+from ludus.data.replay.pending import MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
+from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.learner import Learner
 from ludus.nn.module_state import ModuleState
 from ludus.nn.schedules import Schedule
-from ludus.seeds import derive, forked
-from ludus.session.begun import as_begun, has_begun
+from ludus.seeds import derive, forked, generator
+from ludus.session.begun import begin, has_begun, in_whole
+from ludus.session.reports import Reports
 from ludus.show.progress import IterationContext, attach_progress_bar
 
 GUARD = DivergenceGuard(remedy="lower the rewards of the protocol")
 
 
-class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
+class TensorDictRlTrainer(TensorDictTrainer):
     """Plays episodes, estimates advantages and takes gradient steps by a loss module.
 
     train
@@ -70,7 +71,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
     keeps_episodes_whole: ClassVar[bool] = False
     """Whether minibatches consist of whole episodes, for losses that need more than one step of each."""
     # The order of an epoch is recomputed.
-    derived = ("_minibatches", "_plain_state", "environment", "evaluation")
+    derived = ("_minibatches", "environment", "evaluation")
     config: RlHyperParameters
 
     def _get_loss_module_and_gae(self) -> tuple[nn.Module, nn.Module | None]:
@@ -86,10 +87,10 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build scenario, agents, loss and evaluation from the config."""
-        self._notes: list[str] = []
-        if max_steps is not None:
-            self.config, self._notes = self.config.with_length(max_steps)
-        self.config = config = as_begun(self.config, self.run.files, self._notes)
+        opts = self.config.opts_an_iteration
+        shorten = partial(in_whole, unit="iteration", opts_each=opts)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
+        config = self.config
         self._build()
         self.environment: Environment = self.scenario_instance.train_environment
         self.loss_module, self.gae = made_loss_module(
@@ -101,10 +102,24 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         schedule, initial = config.learning_rate_schedule, config.optimizer.learning_rate
         self.rate = Schedule(schedule, initial=initial, run_steps=config.run_opts)
         self.num_train_steps = config.run_opts
-        together = self.environment.num_steps if self.keeps_episodes_whole else 1
-        self._minibatches = Minibatches(config, self.device, together=together)
-        self._choose_engine()
+        self._minibatches = MinibatchOrder(self._shuffled, config.rl.minibatch_size)
+        self._num_minibatches = config.frames_per_batch // config.rl.minibatch_size
+        engine = self.update.choose_engine(
+            config.engine,
+            num_rows=config.run_opts * config.rl.minibatch_size,
+            has_begun=has_begun(self.run.files),
+            tell=lambda note: self.run.tell(note, event="engine"),
+        )
+        self.config = config.replace(engine=engine)
         self.pretraining = make_pretraining(self.config, self.scenario_instance)
+        self._reports = Reports(
+            GUARD,
+            self.update,
+            evaluate=self._evaluate,
+            take=self._take_metrics,
+            weights=self.weights,
+            judge=self.judge,
+        )
 
     def _lay_out(self) -> None:
         """Find the columns of rollouts and the terms of the loss, on a few episodes not used for learning."""
@@ -128,28 +143,16 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             rates=self.agents.rates(),
         )
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
-        self.pending_rollouts = PendingRollouts(
-            kinds_of(stored, shape, 2),
-            kinds_of(rows, (shape[0] * shape[1],), 1),
+        self.pending_rollouts = PendingData(
             self.device,
+            rollouts=kinds_of(stored, shape, 2),
+            rows=kinds_of(rows, (shape[0] * shape[1],), 1),
         )
 
     @property
     def learner(self) -> Learner:
         """The learner: the weights of all agents, and their optimizer."""
         return self.update.learner
-
-    def _choose_engine(self) -> None:
-        config, update = self.config, self.update
-        # Attributes that TorchRL's own modules set on themselves do not affect the result.
-        self._plain_state = PlainState(update.learned, known=("torchrl", "tensordict"))
-        engine, notes = update.choose_engine(
-            config.engine,
-            num_rows=config.run_opts * config.rl.minibatch_size,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
-        self.config, self._engine_notes = config.replace(engine=engine), notes
 
     def plan(self) -> Repeat:
         """Return iterations of episodes and updates, then the test."""
@@ -173,8 +176,10 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         )
 
     def _after_an_iteration(self) -> tuple[Stage, ...]:
-        works = {"evaluate": self._evaluate, "record": self._record, "keep": self._save}
-        return after_an_iteration(self.config, **works)
+        work = self._reports
+        return after_an_iteration(
+            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
+        )
 
     def _build_train_context(self, stack: ExitStack) -> None:
         """Enable gradients; an update sets the mode of the agents itself, and rollouts have none."""
@@ -189,8 +194,8 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             self._collect(run)  # returns early where the run is interrupted
             self._estimate(run)
             for epoch in range(rl.num_epochs):
-                for index in range(self._minibatches.count):
-                    self._learn(run, epoch, index)
+                for index in range(self._num_minibatches):
+                    self._train_step(run, (epoch, index))
             for stage in then:
                 if (
                     (stage.always or not run.is_ending)
@@ -214,7 +219,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         iteration = run.counters["iteration"]
         for name, section in self.config.agents.items():
             self.update.set_learning(name, section.update_schedule.is_learning(iteration))
-        self.pending_rollouts.rollouts = self._roll_out(iteration)
+        self.pending_rollouts.put("rollouts", to_columns(self._roll_out(iteration)))
         run.counters["env_steps"] += self.config.frames_per_batch
 
     def _roll_out(self, iteration: int) -> TensorDict:
@@ -231,9 +236,9 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         )
 
     def _estimate(self, run: Run) -> None:
-        rollouts = self.pending_rollouts.take_rollouts()
+        rollouts = to_tensordict(self.pending_rollouts.take("rollouts"), 2)
         found = self.watched(rollouts, self.environment)
-        self.pending_rollouts.rows = self._estimated(rollouts)
+        self.pending_rollouts.put("rows", self._estimated(rollouts))
         self.meter.update({**found, **critic_statistics(rollouts, self.environment)})
 
     def _estimated(self, rollouts: TensorDictBase) -> dict[str, Tensor]:
@@ -242,13 +247,22 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             estimate(self.gae, self.agents, self.environment, rollouts)
         return to_columns(rows_of(rollouts))
 
-    def _train_step(self, run: Run) -> None:
-        self._learn(run, run.round("epoch"), run.round("minibatch"))
+    def _shuffled(self, iteration: int, epoch: int) -> Tensor:
+        """Return the rows of an epoch, shuffled; those of an episode together where it is kept whole."""
+        config, num_steps = self.config, self.environment.num_steps
+        together = num_steps if self.keeps_episodes_whole else 1
+        number = iteration * config.rl.num_epochs + epoch
+        source = generator(config.seed, "arena/minibatches", number)
+        firsts = torch.randperm(self.environment.num_envs * num_steps // together, generator=source)
+        order = firsts[:, None] * together + torch.arange(together)
+        return order.flatten().to(self.device, non_blocking=True)
 
-    def _learn(self, run: Run, epoch: int, index: int) -> None:
-        iteration, last = run.counters["iteration"], self._minibatches.count - 1
+    def _train_step(self, run: Run, at: tuple[int, int] | None = None) -> None:
+        """Update on the minibatch of the plan, or on that of this epoch and index."""
+        epoch, index = at or (run.round("epoch"), run.round("minibatch"))
+        iteration, last = run.counters["iteration"], self._num_minibatches - 1
         is_last = epoch == self.config.rl.num_epochs - 1 and index == last
-        rows = self.pending_rollouts.take_rows(is_last=is_last)
+        rows = self.pending_rollouts.take("rows", releases=is_last)
         places_M = self._minibatches(iteration, epoch, index)
         self.train_step(dict(zip(rows, chosen(rows, places_M), strict=True)), index)
         if is_last:
@@ -266,25 +280,15 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         return dict(sorted({**rows, **self.environment.looked_up(rows["index"])}.items()))
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
-        if GUARD.diverged(self.update.metrics()) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
         with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):
             found = self.evaluation.validate(run)
-        metrics = {f"eval/{name}": value for name, value in found.items()}
-        self.judge.update(run, metrics, lambda score: self.weights())
-        return metrics
+        return {f"eval/{name}": value for name, value in found.items()}
 
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset them."""
-        opts = run.counters["opt_steps"]
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
         metrics = {f"train/{name}": value for name, value in self.meter.take().items()}
-        metrics |= {**self.update.take_metrics(), "train/learning_rate": self.rate(opts)}
-        run.record(metrics)
-        run.log.write(run)
-        GUARD.check(metrics, opts)
-
-    def _save(self, run: Run) -> None:
-        self._keep(f"models/{run.counters['opt_steps']}")
+        rate = self.rate(run.counters["opt_steps"])
+        return metrics | {**self.update.take_metrics(), "train/learning_rate": rate}
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
@@ -296,7 +300,36 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
 
-    def inexact_because(self) -> list[str]:
-        """Return a script's network if it changes state without saving it."""
-        found = super().inexact_because()
-        return found if self.pretraining is None else [*found, *self.pretraining.inexact_because()]
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights of the agents in a saved state."""
+        return of_agents(state["update"]["learner"]["weights"], self.agents)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the statistics of saved weights on held-out test data.
+
+        `episodes` is their number; None: as many as the run's own test has, or one iteration of them.
+        """
+        size = self.evaluation.instance.test_environment.num_envs
+        count = max(1, self.config.rl.num_test_iterations)
+        count = count if episodes is None else -(-episodes // size)
+        name = "test" if seed is None else f"test {seed}"
+        # Iterations that no run reaches, so that another seed gives other episodes and another order of the
+        # data.
+        first = 0 if seed is None else 2**20 + derive(seed, "arena/test/first") % 2**20
+        with self._spared(weights):
+            found = self.evaluation.test(None, count, name=name, first=first, episodes=episodes)
+        return {f"eval/{key}": value for key, value in found.items()}
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
+        """Return one test episode of saved weights, message by message."""
+        with self._spared(weights):
+            return told(self.agents, self.evaluation, index)
+
+    @contextlib.contextmanager
+    def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
+        """Load these weights inside the block; agents and generators are restored after it."""
+        with AgentWeights(self.agents).swapped_weights(weights):
+            with forked(derive(self.config.seed, "arena/played")):
+                yield

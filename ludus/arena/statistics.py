@@ -9,7 +9,8 @@ Shapes: B episodes, T steps, A agents, C channels, V symbols, N data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from torch import Tensor
 from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.protocol import ACCEPT, CONTINUE
+from ludus.core import states
 
 Statistics = dict[str, Tensor]
 
@@ -174,3 +176,30 @@ class _Data:
         mean = (self._mean_N * self._is_seen_N).sum() / count
         squares_N = ((self._mean_N - mean) * self._is_seen_N) ** 2
         return torch.stack([(squares_N.sum() / count).sqrt(), self._has_any])
+
+
+class Meter:
+    """Accumulates statistics under the same names until the next record; a part."""
+
+    def __init__(self, names: Sequence[str], device: torch.device) -> None:
+        self._names = sorted(names)
+        self._totals = torch.zeros(len(names), 2, dtype=torch.float64, device=device)
+
+    def update(self, statistics: Mapping[str, Tensor]) -> None:
+        """Add one set of them."""
+        self._totals.add_(torch.stack([statistics[name] for name in self._names]))
+
+    def take(self) -> dict[str, float]:
+        """Return the means, and reset."""
+        found = means(dict(zip(self._names, self._totals.clone(), strict=True)))
+        self._totals.zero_()
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the sums so far."""
+        return {"totals": self._totals}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Load saved sums."""
+        states.check_keys(state, "totals")
+        self._totals.copy_(states.like(state, "totals", self._totals))

@@ -12,30 +12,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.analyser import Watched
 from ludus.arena.build import build_scenario_instance
-from ludus.arena.experiment import ExperimentParameters, ExperimentSettings
+from ludus.arena.config import ExperimentParameters, ExperimentSettings
 from ludus.arena.initialisation.loading import Loading
 from ludus.arena.initialisation.pretraining import Pretraining
 from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.scenario import NoDatasets, ScenarioInstance
-from ludus.arena.unsupported import NotBuiltError, OwnParts, check_given
 from ludus.core import Repeat, Run, Stage, Stateful
-from ludus.core.errors import LudusError
+from ludus.core import trainer as core
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.looking import digest_of
 from ludus.seeds import derive, forked
 from ludus.session.device import resolve_device
-from ludus.session.trainer import Trainer as SessionTrainer
+from ludus.session.reports import keep
+from ludus.session.trainer import SessionServices
 from ludus.show.progress import total_iterations
 
 
-class Trainer(OwnParts, SessionTrainer):
+class Trainer(core.Trainer):
     """Owns the whole process of an experiment: training, logging, checkpoints, tests, saved models.
 
     Derive it where data are not a TensorDict, and define `train`: set the seed, run the training loop,
@@ -43,6 +44,7 @@ class Trainer(OwnParts, SessionTrainer):
     kill it begins again.
     """
 
+    services = SessionServices()
     config: ExperimentParameters
 
     def __init__(
@@ -56,6 +58,22 @@ class Trainer(OwnParts, SessionTrainer):
             self.config = self.config.replace(settings=settings)
         self.given_instance = scenario_instance
         self.note_given(scenario_instance=scenario_instance)
+
+    def set_model(self, model: object) -> NoReturn:
+        """Raise an error: the model would never be trained."""
+        raise ConfigError(
+            f"a run of kind '{self.config.kind}' trains the agents of its scenario instance, so"
+            f" {type(model).__name__} would never be; register it as a body or an agent, or give the trainer"
+            " a ScenarioInstance"
+        )
+
+    def set_evaluator(self, evaluator: object) -> NoReturn:
+        """Raise an error: the evaluator would never be called."""
+        raise ConfigError(
+            f"a run of kind '{self.config.kind}' is judged as its section 'evaluation' says, so"
+            f" {type(evaluator).__name__} would never be asked; change that section, or evaluate in a hook:"
+            " after_evaluate"
+        )
 
     @property
     def hyper_params(self) -> ExperimentParameters:
@@ -103,6 +121,17 @@ class Trainer(OwnParts, SessionTrainer):
 
 ArenaTrainer = Trainer
 """The same, under a name that is unique among the families of trainers."""
+
+
+class NotBuiltError(LudusError, AttributeError):
+    """An attribute of a trainer was read before `fit`, which builds it."""
+
+    def __init__(self, trainer: str, name: str) -> None:
+        super().__init__(
+            f"{trainer}.{name} is there once fit() has begun, which builds it; read it in a hook or after"
+            " fit(), or build a scenario instance before and give it to the trainer:"
+            f" {trainer}(config, ludus.build_scenario_instance(config))"
+        )
 
 
 class TensorDictTrainer(Trainer):
@@ -217,11 +246,7 @@ class TensorDictTrainer(Trainer):
 
     def _save_models(self) -> None:
         """Keep the weights of all agents in models/final."""
-        self._keep("models/final")
-
-    def _keep(self, name: str) -> None:
-        counters = {name: value for name, value in self.run.counters.items() if value}
-        self.run.keep_model(name, self.weights(), {"counters": counters})
+        keep(self.run, "models/final", self.weights())
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return a copy, on the CPU, of the weights of all agents."""
@@ -283,3 +308,28 @@ def _mode(agents: CombinedAgents, *, is_training: bool) -> Iterator[None]:
         yield
     finally:
         agents.eval()
+
+
+def check_given(instance: ScenarioInstance, config: ExperimentParameters) -> None:
+    """Raise ConfigError unless a script's own scenario instance matches the config."""
+    names, described = instance.agents.names, config.handler().agent_names
+    if names != described:
+        raise ConfigError(
+            f"the scenario instance has the agents {', '.join(names)}, but the config describes"
+            f" {', '.join(described)}; build it from this config (ludus.build_scenario_instance)"
+        )
+    rl, evaluation = getattr(config, "rl", None), getattr(config, "evaluation", None)
+    if rl is None or evaluation is None:
+        return
+    environment, steps = instance.train_environment, config.frames_per_batch  # type: ignore[attr-defined]
+    there = {
+        "rl.rollouts_per_iteration": (environment.num_envs, rl.rollouts_per_iteration),
+        "steps of an iteration": (environment.num_envs * environment.num_steps, steps),
+        "evaluation.rollouts": (instance.validation_environment.num_envs, evaluation.rollouts),
+    }
+    for what, (found, wanted) in there.items():
+        if found != wanted:
+            raise ConfigError(
+                f"the scenario instance was built for {found} {what}, but the config says {wanted}; build it"
+                " from this config (ludus.build_scenario_instance)"
+            )

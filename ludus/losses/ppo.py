@@ -5,10 +5,19 @@ Shapes: B batch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_ROUNDING = 1e-6
+"""A KL divergence below this is that of equal policies."""
+
+
+def clipped_gains(ratios_B: Tensor, clipped_B: Tensor, advantages_B: Tensor) -> Tensor:
+    """Return the clipped surrogate objective of each example, by its ratio and its clipped ratio."""
+    return torch.minimum(ratios_B * advantages_B, clipped_B * advantages_B)
 
 
 def clipped_policy_loss(
@@ -17,8 +26,7 @@ def clipped_policy_loss(
     """Return the clipped surrogate loss: the negative minimum of the plain and the clipped objective."""
     ratios_B = (log_probs_B - old_log_probs_B).exp()
     bounds: Any = (1 - clip, 1 + clip)
-    clipped_B = torch.clamp(ratios_B, *bounds)
-    return -torch.minimum(ratios_B * advantages_B, clipped_B * advantages_B).mean()
+    return -clipped_gains(ratios_B, torch.clamp(ratios_B, *bounds), advantages_B).mean()
 
 
 def kl_policy_loss(
@@ -59,6 +67,19 @@ def next_kl_beta(beta: float, kl: float, *, target: float) -> float:
     return beta / 2 if kl < target / 1.5 else beta
 
 
+def adapted_kl_beta(
+    beta: Tensor, kl: Tensor, *, target: Tensor, increment: Tensor, decrement: Tensor
+) -> Tensor:
+    """Return the KL coefficient (beta) for the next update, without waiting for the device.
+
+    A KL divergence of 0, up to rounding, says nothing: the policy is still the one that acted.
+    """
+    up = torch.where(kl > 1.5 * target, increment, 1.0)
+    has_moved = kl > _ROUNDING
+    down = torch.where((kl < target / 1.5) & has_moved, decrement, 1.0)
+    return beta * (up * down)
+
+
 def normalised(advantages_B: Tensor) -> Tensor:
     """Return the advantages normalised to mean 0 and standard deviation 1; a single one unchanged."""
     if advantages_B.numel() < 2:
@@ -78,19 +99,35 @@ def ppo_loss(
     return policy_loss + value_weight * critic_loss - entropy_weight * entropies_B.mean()
 
 
+def squared_error(values_B: Tensor, returns_B: Tensor) -> Tensor:
+    """Return the squared error of each value."""
+    return (values_B - returns_B).square()
+
+
+def value_errors(
+    values_B: Tensor,
+    old_values_B: Tensor,
+    returns_B: Tensor,
+    clip: float | None,
+    error: Callable[[Tensor, Tensor], Tensor] = squared_error,
+) -> Tensor:
+    """Return the error of each value.
+
+    With a clip, it is the larger of those of the value and of the value clipped to within the clip of its old
+    value.
+    """
+    free_B = error(values_B, returns_B)
+    if clip is None:
+        return free_B
+    near_B = old_values_B + (values_B - old_values_B).clamp(-clip, clip)
+    return torch.maximum(free_B, error(near_B, returns_B))
+
+
 def value_loss(
     values_B: Tensor, old_values_B: Tensor, returns_B: Tensor, clip: float | None
 ) -> Tensor:
-    """Return half the mean squared error of the values.
-
-    With a clip, an example's loss is the larger of those of its value and of its value clipped to within the
-    clip of its old value.
-    """
-    free_B = (values_B - returns_B).square()
-    if clip is None:
-        return 0.5 * free_B.mean()
-    near_B = old_values_B + (values_B - old_values_B).clamp(-clip, clip)
-    return 0.5 * torch.maximum(free_B, (near_B - returns_B).square()).mean()
+    """Return half the mean squared error of the values, clipped where there is a clip."""
+    return 0.5 * value_errors(values_B, old_values_B, returns_B, clip).mean()
 
 
 def ppo_objective(

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.arena.parameters import nearest_divisor
 from ludus.arena.playing.dataset import ArenaDataset
+from ludus.config.minibatches import nearest_divisor
 from ludus.core.errors import ConfigError
 from ludus.core.runtime import InMemoryRuntime
 from tests.arena.sections import ALWAYS, EVEN_RATES, NEVER, parts

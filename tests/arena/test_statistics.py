@@ -17,14 +17,19 @@ from torch import Tensor
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.analyser import Watched
 from ludus.arena.build import build_scenario_instance
-from ludus.arena.learning.meter import Meter
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.playing.environment import MessageEnvironment
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT
-from ludus.arena.protocols.nip import Nip
-from ludus.arena.statistics import critic_statistics, mean_of, means, rollout_statistics
+from ludus.arena.protocols._table import Nip
+from ludus.arena.statistics import (
+    Meter,
+    critic_statistics,
+    mean_of,
+    means,
+    rollout_statistics,
+)
 from ludus.config.sections import validate
 from ludus.core.errors import LudusError
 from tests.arena.small import small_arena

@@ -69,8 +69,7 @@ class Watched:
         if run.counters["iteration"] < 3:
             return
         update, rate = self.trainer.update, 0.001
-        rows = self.trainer.pending_rollouts.rows
-        assert rows is not None
+        rows = self.trainer.pending_rollouts.take("rows", releases=False)
         batch = {name: tensor[:24].clone() for name, tensor in rows.items()}
         columns = list(self.trainer._filled(batch).values())
         update.step(columns, learning_rate=rate)

@@ -16,6 +16,7 @@ from ludus.losses.advantage import (
 from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.losses.iqn import quantile_huber_loss
 from ludus.losses.ppo import (
+    adapted_kl_beta,
     approximate_kl,
     clip_fraction,
     clipped_policy_loss,
@@ -177,6 +178,16 @@ def test_a_clipped_value_may_move_only_a_little_towards_its_return() -> None:
     values, old, returns = torch.tensor([3.0]), torch.tensor([1.0]), torch.tensor([3.5])
     assert value_loss(values, old, returns, None).item() == pytest.approx(0.5 * 0.25)
     assert value_loss(values, old, returns, 0.5).item() == pytest.approx(0.5 * (1.5 - 3.5) ** 2)
+
+
+def test_beta_follows_the_divergence_and_ignores_one_that_is_rounding() -> None:
+    numbers = {"target": 0.01, "increment": 3.0, "decrement": 0.5}
+    given = {name: torch.tensor(one) for name, one in numbers.items()}
+    found = [
+        float(adapted_kl_beta(torch.tensor(1.0), torch.tensor(kl), **given))
+        for kl in (0.016, 0.014, 0.007, 0.006, 1e-7)
+    ]
+    assert found == [3.0, 1.0, 1.0, 0.5, 1.0]
 
 
 def test_the_density_of_a_squashed_sample_is_that_of_torch_distributions() -> None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ludus.arena.agents.agent import Agent, LoadParameters
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.experiment import ExperimentParameters
+from ludus.arena.config import ExperimentParameters
 from ludus.config import strict_yaml
 from ludus.core import Run, Stage
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError

@@ -14,9 +14,8 @@ from torch import nn
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.build import make_agents
-from ludus.arena.initialisation.parameters import PretrainingParameters
 from ludus.arena.learning.weights import untouched
-from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_config import PretrainingParameters, RlHyperParameters
 from ludus.arena.scenario import Scenario, ScenarioInstance
 from ludus.arena.solo.alone import Alone
 from ludus.arena.solo.students import SoloUpdate, Students, passes_over

@@ -1,24 +1,28 @@
-"""The gradient step on a minibatch of rows, by a loss module; all of its state is here.
+"""The gradient steps on agents: on a minibatch of rows by a loss module, and the base of others.
 
 Shapes: M rows of a minibatch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.learning.gradient_update import GradientUpdate
 from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.gate import is_plain
+from ludus.nn.engines.unsaved import PlainState
+from ludus.nn.groups import Group
+from ludus.nn.learner import Learner
 from ludus.nn.optimizer import OptimizerConfig
+from ludus.nn.update import Update
 
 Forward = Callable[..., Any]
 _WORTH_COMPILING = 4_000_000
@@ -82,6 +86,61 @@ class Learned(nn.Module):
         return torch.stack(losses).sum(), told
 
 
+class GradientUpdate(Update):
+    """The gradient update of agents, with a learning rate for each part of each agent.
+
+    The network holds the agents as its attribute `agents`. Define `update`.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        optimizer: OptimizerConfig,
+        *,
+        max_grad_norm: float | None,
+        highest_rate: float,
+        rates: Mapping[str, Mapping[str, float]],
+        terms: Sequence[str],
+    ) -> None:
+        """`rates` are the factors of the learning rate of each part of each agent, `terms` the names of the
+        metrics of an update besides its loss and the norm of its gradient."""
+        self.parts_of = {agent: groups_of(network, agent, own) for agent, own in rates.items()}
+        learner = Learner(
+            network,
+            optimizer,
+            max_grad_norm=max_grad_norm,
+            highest_rate=highest_rate,
+            groups=[group for own in self.parts_of.values() for group in own],
+        )
+        super().__init__(learner, ("loss", "grad_norm", *terms))
+        self._statistics = statistics_of(self.learner, network, rates)
+
+    def set_learning(self, agent: str, is_learning: bool) -> None:
+        """Freeze an agent, or train it again; parts whose factor is 0 stay frozen."""
+        for group in self.parts_of[agent]:
+            self.learner.set_frozen(group.name, group.is_frozen or not is_learning)
+
+    def step(self, columns: Sequence[Tensor], *, learning_rate: float) -> None:
+        """Take one gradient step on a minibatch of rows."""
+        self.num_counted += 1
+        self.execute(*self.scalars(learning_rate), *columns)
+
+    @contextlib.contextmanager
+    def _frozen_as_they_are(self) -> Iterator[None]:
+        """Keep the buffers of frozen parts unchanged in the block, such as the statistics of a
+        normalisation."""
+        before = [[one.clone() for one in part.buffers()] for part, _ in self._statistics]
+        yield
+        for (part, is_frozen), own in zip(self._statistics, before, strict=True):
+            for buffer, old in zip(part.buffers(), own, strict=True):
+                buffer.copy_(torch.where(is_frozen, old, buffer))
+
+    def _counted(self, loss: Tensor, norm: Tensor, terms: Tensor) -> Tensor:
+        """Accumulate the metrics of an update; return its loss."""
+        self.totals.add_(torch.cat([torch.stack([loss, norm]), terms]))
+        return loss
+
+
 class ArenaUpdate(GradientUpdate):
     """The gradient step on a minibatch, by the loss module; its state is that of agents and loss module."""
 
@@ -112,12 +171,11 @@ class ArenaUpdate(GradientUpdate):
 
     def choose_engine(
         self, key: EngineKey, *, num_rows: int, has_begun: bool, tell: Callable[[str], None]
-    ) -> tuple[EngineName, list[str]]:
-        """Choose the engine of the update; return it, and the messages for the user.
-
-        `num_rows` is the number of rows in all updates of the run.
-        """
+    ) -> EngineName:
+        """Choose the engine, and return its name; `num_rows` is the number of rows in all updates."""
         learned = self.learned
+        # Attributes that TorchRL's own modules set on themselves do not affect the result.
+        self.plain_state = PlainState(learned, known=("torchrl", "tensordict"))
         # Read from the class itself: a subclass may not compile.
         compiles = vars(type(learned.objective)).get("compiles", False)
         surely_compiles = compiles and is_plain([learned.agents])
@@ -128,13 +186,12 @@ class ArenaUpdate(GradientUpdate):
             has_begun=has_begun,
             tell=tell,
         )
-        self.execute = chosen.by(self.update)
-        return chosen.engine, list(chosen.notes)
+        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
+        return chosen.engine
 
     def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
-        def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:
-            loss, told = net(*columns)
-            return loss, told
+        def loss_fn(net: Forward) -> Any:
+            return net(*columns)
 
         # The ratio compares with the policy that acted, so the network is in the same mode here.
         loss, norm, told = self.learner.step(loss_fn, learning_rate, in_train_mode=False)
@@ -142,3 +199,37 @@ class ArenaUpdate(GradientUpdate):
             with self._frozen_as_they_are():
                 self.learner.update_statistics(*[columns[place] for place in self._look], norm=norm)
         return self._counted(loss, norm, told)
+
+
+def groups_of(network: nn.Module, agent: str, rates: Mapping[str, float]) -> list[Group]:
+    """Return a parameter group for each part of an agent that has something to train."""
+    found = []
+    for part, rate in rates.items():
+        path = _path(agent, part)
+        own = network.get_submodule(path)
+        if any(parameter.requires_grad for parameter in own.parameters()):
+            # A part with a factor of 0 never learns.
+            name = f"{agent}/{part or 'all'}"
+            found.append(Group(name, (path,), rate or 1.0, is_frozen=rate == 0))
+    return found
+
+
+def statistics_of(
+    learner: Learner, network: nn.Module, rates: Mapping[str, Mapping[str, float]]
+) -> list[tuple[nn.Module, Tensor]]:
+    """Return each part of an agent that has buffers, and whether it is frozen: a tensor, as it may change."""
+    found = []
+    frozen = {
+        part.group.name: part.is_frozen for part in learner.flat.parts if part.group is not None
+    }
+    for agent, own in rates.items():
+        for name in own:
+            part = network.get_submodule(_path(agent, name))
+            is_frozen = frozen.get(f"{agent}/{name or 'all'}")
+            if is_frozen is not None and next(part.buffers(), None) is not None:
+                found.append((part, is_frozen))
+    return found
+
+
+def _path(agent: str, part: str) -> str:
+    return ".".join(name for name in ("agents.members", agent, part) if name)

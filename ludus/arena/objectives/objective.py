@@ -17,12 +17,20 @@ from ludus.arena.agents.combined import (
     ADVANTAGE,
     DONE,
     LOG_PROB,
+    MASKS,
     REWARD,
     TERMINATED,
     VALUE,
     VALUE_TARGET,
 )
-from ludus.arena.libraries import GAE, LossModule, TensorDictBase, ValueEstimators
+from ludus.arena.libraries import (
+    GAE,
+    LossModule,
+    TensorDictBase,
+    ValueEstimators,
+    distance_loss,
+)
+from ludus.arena.playing.distribution import TurnDistribution
 from ludus.core.errors import LudusError
 
 VALUE_TERMS = ("loss_critic",)
@@ -78,8 +86,13 @@ class Objective(LossModule):
         estimator = GAE(value_network=self.critic_network, **hyperparams)
         known = ("value", "reward", "done", "terminated", "advantage", "value_target")
         estimator.set_keys(**{name: KEYS[name] for name in known})
-        self._value_estimator = estimator
+        self.value_estimator = estimator
         return self
+
+    def error(self, values: Tensor, targets: Tensor) -> Tensor:
+        """Return the error of each value, by `loss_critic_type`."""
+        found: Tensor = distance_loss(targets, values, loss_function=self.loss_critic_type)
+        return found
 
     def averaged(self, name: str, term: Tensor, td: TensorDictBase) -> Tensor:
         """Return the masked mean of a term (N, A) or (N, A, 1)."""
@@ -87,6 +100,11 @@ class Objective(LossModule):
             return term
         counts = has_turn(td) if name not in VALUE_TERMS else is_there(td)
         return masked_mean(term.reshape(*td.batch_size, -1), counts)
+
+
+def turns_of(td: TensorDictBase, decisions: Tensor, messages: Tensor) -> TurnDistribution:
+    """Return the distribution of these logits, with the masks of the rows."""
+    return TurnDistribution(decisions, messages, *[td[key] for key in MASKS.values()])
 
 
 def has_turn(td: TensorDictBase) -> Tensor:

@@ -18,16 +18,16 @@ from ludus.arena.agents.combined import (
     ACTION,
     ADVANTAGE,
     DONE,
-    LOGITS,
     REWARD,
     VALUE_TARGET,
     CombinedAgents,
     make_actor,
     make_critic,
 )
-from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase, distance_loss
-from ludus.arena.objectives.objective import Objective, has_turn, standardised
-from ludus.arena.parameters import RlParameters, SubParameters
+from ludus.arena.config import SubParameters
+from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase
+from ludus.arena.objectives.objective import Objective, has_turn, standardised, turns_of
+from ludus.arena.rl_config import RlParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
 
@@ -95,27 +95,24 @@ class Reinforce(Objective, ReinforceLoss):
             functional=False,
         )
         self.set_arena_keys()
-        self.value_coef: float | None = getattr(params.weight, "value_coef", None)
-        self.asks_values = self.value_coef is not None
+        self.value_coef: float = getattr(params.weight, "value_coef", 0.0)
+        self.asks_values = params.weight.kind == "advantage"
         self.entropy_coef = params.entropy_coef
         self.is_standardised = params.normalise_weight
 
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return the terms of the loss."""
-        td, agents = tensordict.copy(), self.actor_network[0].agents
+        td, agents = tensordict, self.actor_network[0].agents
         weight = td[ADVANTAGE]
         if self.is_standardised:
             weight = standardised(weight, has_turn(td))
         ask = agents.policy_and_value if self.asks_values else agents.policy
         decisions, messages, *values = ask(td)
-        for key, logits in zip(LOGITS.values(), (decisions, messages), strict=True):
-            td.set(key, logits)
-        now = self.actor_network.build_dist_from_params(td)
+        now = turns_of(td, decisions, messages)
         terms = {
             "loss_objective": -now.log_prob(td[ACTION]).unsqueeze(-1) * weight,
             "loss_entropy": -self.entropy_coef * now.entropy(),
         }
         for value in values:
-            error = distance_loss(td[VALUE_TARGET], value, loss_function=self.loss_critic_type)
-            terms["loss_critic"] = self.value_coef * error
+            terms["loss_critic"] = self.value_coef * self.error(value, td[VALUE_TARGET])
         return TensorDict({name: self.averaged(name, term, td) for name, term in terms.items()})

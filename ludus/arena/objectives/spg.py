@@ -22,15 +22,21 @@ from ludus.arena.agents.combined import (
     ACTION,
     ADVANTAGE,
     LOG_PROB,
-    MASKS,
     VALUE_TARGET,
     CombinedAgents,
     make_actor,
     make_critic,
 )
-from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase, distance_loss
+from ludus.arena.config import SubParameters
+from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
-from ludus.arena.objectives.objective import Objective, has_turn, is_there, standardised
+from ludus.arena.objectives.objective import (
+    Objective,
+    has_turn,
+    is_there,
+    standardised,
+    turns_of,
+)
 from ludus.arena.objectives.stackelberg import (
     Directions,
     Groups,
@@ -40,9 +46,10 @@ from ludus.arena.objectives.stackelberg import (
     own_gradients,
     stackelberg_directions,
 )
-from ludus.arena.parameters import RlParameters, SubParameters
 from ludus.arena.playing.distribution import TurnDistribution
+from ludus.arena.rl_config import RlParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
+from ludus.losses.ppo import clipped_gains
 
 OpenShare = Annotated[float, Field(gt=0, lt=1)]
 
@@ -179,9 +186,8 @@ class Spg(Objective, ReinforceLoss):
         with torch.enable_grad():
             td = tensordict.copy()
             decisions, messages, values = self.agents.policy_and_value(td)
-            now = TurnDistribution(decisions, messages, *[td[key] for key in MASKS.values()])
-            losses = self.losses(td, now)
-            error = distance_loss(td[VALUE_TARGET], values, loss_function=self.loss_critic_type)
+            losses = self.losses(td, turns_of(td, decisions, messages))
+            error = self.error(values, td[VALUE_TARGET])
             terms = self._moved(losses)
         terms["loss_critic"] = self.params.value_coef * self.averaged("loss_critic", error, td)
         return TensorDict(terms)
@@ -204,10 +210,11 @@ class Spg(Objective, ReinforceLoss):
             weight_ET = self._in_turn(torch.where(turns_NA, advantage_NA1[:, index], 0.0))
             if self.discount != 1:
                 weight_ET = weight_ET * self._discounts(weight_ET)
-            gain_ET = ratio_ET * weight_ET
-            if self.clip is not None:
-                clipped_ET = ratio_ET.clamp(1 - self.clip, 1 + self.clip) * weight_ET
-                gain_ET = torch.minimum(gain_ET, clipped_ET)
+            if self.clip is None:
+                gain_ET = ratio_ET * weight_ET
+            else:
+                clipped_ET = ratio_ET.clamp(1 - self.clip, 1 + self.clip)
+                gain_ET = clipped_gains(ratio_ET, clipped_ET, weight_ET)
             gain_ET = gain_ET + (led_here_ET - 1.0) * (gain_ET - gain_ET.detach())
             bonus = self.params.entropy_coef * entropy_NA[:, index].sum()
             found[name] = -(gain_ET.sum() + bonus) / len(gain_ET)

@@ -1,1 +1,1 @@
-"""Kinds of PettingZoo's parallel envs, one per file: all agents act simultaneously, in every step."""
+"""Kinds of PettingZoo's parallel envs: all agents act simultaneously, in every step."""

@@ -56,3 +56,13 @@ def chosen(columns: Mapping[str, Tensor], index_M: Tensor) -> list[Tensor]:
 def named(names: Sequence[str], tensors: Sequence[Tensor]) -> dict[str, Tensor]:
     """Return tensors by these names."""
     return dict(zip(names, tensors, strict=True))
+
+
+def kinds_of(
+    columns: Mapping[str, Tensor], batch: tuple[int, ...], num_dims: int
+) -> dict[str, Tensor]:
+    """Return columns for this many examples on the meta device, of the kinds of the given ones."""
+    return {
+        name: torch.empty(*batch, *tensor.shape[num_dims:], dtype=tensor.dtype, device="meta")
+        for name, tensor in columns.items()
+    }

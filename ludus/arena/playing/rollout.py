@@ -76,7 +76,7 @@ def roll_out(
                 }
             )
             moment = stepped.moment
-    return _assembled(steps, afters, num_steps)
+    return _stacked(steps, num_steps).set("next", _stacked(afters, num_steps))
 
 
 _OF_AGENTS = (
@@ -89,15 +89,6 @@ def _expanded(ended: Tensor, over_B: Tensor, rewards_BA: Tensor) -> Tensor:
     """Return (B, A, 1) where an episode ends or was over, for each agent."""
     ended_BX = ended.reshape(len(over_B), -1) | over_B[:, None]
     return ended_BX.expand_as(rewards_BA).unsqueeze(-1)
-
-
-def _assembled(
-    steps: Sequence[dict[str, Tensor]], afters: Sequence[dict[str, Tensor]], num_steps: int
-) -> TensorDict:
-    """Return the steps as one TensorDict (B, T), with the successors as its `next`."""
-    td, following = _stacked(steps, num_steps), _stacked(afters, num_steps)
-    td.set("next", following)
-    return td
 
 
 def _stacked(steps: Sequence[dict[str, Tensor]], num_steps: int) -> TensorDict:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.evaluation import Evaluation
-from ludus.arena.playing.environment import Environment, MessageEnvironment
+from ludus.arena.libraries import TensorDict
+from ludus.arena.playing.environment import Environment, MessageEnvironment, Moment
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.scenario import Scenario
 from ludus.config.registry import find
@@ -16,15 +17,26 @@ _VERDICTS = ("rejects", "accepts", "goes on")
 def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str]:
     """Return test episode number `index` as lines."""
     environment = evaluation.instance.test_environment
-    if not isinstance(environment, MessageEnvironment):
-        return _steps_told(agents, environment, evaluation, index)
-    data = environment.data_index(index // environment.num_envs)
-    place = index % environment.num_envs
-    moment = environment.begin_with(data[place : place + 1], index)
-    rollouts = roll_out(
-        agents, environment, moment, evaluation.choose("play", index),
-        num_steps=environment.num_steps,
-    )[0]  # fmt: skip
+    iteration, place = divmod(index, environment.num_envs)
+    if isinstance(environment, MessageEnvironment):
+        data = environment.data_index(iteration)
+        moment, place = environment.begin_with(data[place : place + 1], index), 0
+    else:
+        moment = environment.begin(iteration)
+    choose, num_steps = evaluation.choose("play", index), environment.num_steps
+    rollouts = roll_out(agents, environment, moment, choose, num_steps=num_steps)[place]
+    if isinstance(environment, MessageEnvironment):
+        lines = _messages_told(environment, evaluation, moment, rollouts)
+    else:
+        lines = _steps_told(environment, rollouts)
+    rewards_A = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
+    gains = zip(environment.agent_names, rewards_A, strict=True)
+    return [*lines, f"rewards: {', '.join(f'{name} {gain:+g}' for name, gain in gains)}"]
+
+
+def _messages_told(
+    environment: MessageEnvironment, evaluation: Evaluation, moment: Moment, rollouts: TensorDict
+) -> list[str]:
     section, handler = evaluation.config.scenario, environment.handler
     scenario: Scenario = find("scenario", kind_of(section))(section)
     datum = {name: tensor[0].cpu() for name, tensor in moment.seen.items()}
@@ -47,20 +59,10 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
                 parts.append(_VERDICTS[int(own["action"][0])])
             if parts:
                 lines.append(f"round {step + 1}: {name} {', '.join(parts)}")
-    rewards_A = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
-    gains = [f"{name} {gain:+g}" for name, gain in zip(handler.agent_names, rewards_A, strict=True)]
-    return [*lines, f"rewards: {', '.join(gains)}"]
+    return lines
 
 
-def _steps_told(
-    agents: CombinedAgents, environment: Environment, evaluation: Evaluation, index: int
-) -> list[str]:
-    """Return an episode of an env as lines: the index selects the iteration, and the env in it."""
-    iteration, place = divmod(index, environment.num_envs)
-    rollouts = roll_out(
-        agents, environment, environment.begin(iteration), evaluation.choose("play", index),
-        num_steps=environment.num_steps,
-    )[place]  # fmt: skip
+def _steps_told(environment: Environment, rollouts: TensorDict) -> list[str]:
     lines = []
     actions_TA = rollouts["agents", "action"][..., 1].tolist()
     there_TA = rollouts["agents", "there"].tolist()
@@ -73,6 +75,4 @@ def _steps_told(
                 f"{name} takes {action} ({gain:+g})" for name, action, gain, there in each if there
             ]
             lines.append(f"step {step + 1}: {', '.join(did)}")
-    totals = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
-    gains = zip(environment.agent_names, totals, strict=True)
-    return [*lines, f"rewards: {', '.join(f'{name} {gain:+g}' for name, gain in gains)}"]
+    return lines

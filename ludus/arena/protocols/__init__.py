@@ -1,1 +1,1 @@
-"""Protocols, one per file."""
+"""Protocols: one per file, or a class of `_table.py`."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from ludus.arena.experiment import ExperimentParameters, JudgingParameters, SubParameters
+from ludus.arena.config import ExperimentParameters, JudgingParameters, SubParameters
 from ludus.arena.solo.alone import Alone
 from ludus.config.base import Count, Positive
 from ludus.nn.engines.choice import EngineKey

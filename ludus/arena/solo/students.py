@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.learning.gradient_update import GradientUpdate
+from ludus.arena.learning.update import GradientUpdate
 from ludus.arena.playing.columns import named
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING

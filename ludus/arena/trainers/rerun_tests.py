@@ -10,7 +10,7 @@ from torch import Tensor
 from ludus.config.base import Positive, TrainerConfig
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stage, Stateful, states
-from ludus.core.abilities import Evaluates, Recalls
+from ludus.core.abilities import Evaluates, Recalls, find_ability
 from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
 from ludus.core.trainer import Trainer as AnyTrainer
 from ludus.session.build import rebuild_trainer
@@ -101,7 +101,7 @@ class RerunTests(Trainer):
     Config = RerunTestsParameters
     # It is built from the earlier run's config; tested weights are loaded into its agents and removed
     # again.
-    derived: ClassVar[tuple[str, ...]] = ("_tested",)
+    derived: ClassVar[tuple[str, ...]] = ("_tested", "_able")
     config: RerunTestsParameters
 
     def prepare(self, *, max_steps: int | None) -> None:
@@ -112,7 +112,7 @@ class RerunTests(Trainer):
         except LudusError as error:
             raise ConfigError(f"'run': {error}") from None
         self._tested: AnyTrainer = tested
-        if not isinstance(tested, Evaluates):
+        if find_ability(tested, Evaluates) is None:
             raise ConfigError(
                 f"'run' is {self.config.run}, of kind '{tested.config.kind}', whose weights alone cannot be"
                 " evaluated; name another run"
@@ -122,6 +122,9 @@ class RerunTests(Trainer):
             refuse_edited(self._storage, saved, tested.config)
         tested.config = tested.config.replace(settings=self.config.settings)
         tested.prepare(max_steps=None)
+        able = find_ability(tested, Evaluates)
+        assert able is not None
+        self._able: Evaluates = able
         self._queue = Queue()
         self._listed()
 
@@ -169,13 +172,12 @@ class RerunTests(Trainer):
         self._queue.models = self._listed()
 
     def _test(self, run: Run) -> None:
-        tested, model = self._tested, self._queue.at(run.round("model"))
-        assert isinstance(tested, Evaluates)
+        model = self._queue.at(run.round("model"))
         weights, about = self._read(model)
-        if about and isinstance(tested, Recalls):
-            tested.recall(about)
+        if about and (recalls := find_ability(self._tested, Recalls)) is not None:
+            recalls.recall(about)
         seed = self.config.seed if self.config.other_episodes else None
-        found = tested.evaluate_weights(weights, episodes=self.config.episodes, seed=seed)
+        found = self._able.evaluate_weights(weights, episodes=self.config.episodes, seed=seed)
         for name in run.counters:
             run.counters[name] = model.counters.get(name, 0)
         run.log.text("model", model.name)
@@ -191,8 +193,7 @@ class RerunTests(Trainer):
             state = checkpoint.read(self._storage, int(name), may_lose_best=True).state
         except (CheckpointError, StorageError) as error:
             raise CheckpointError(f"{model.name} was to be tested: {error}") from None
-        assert isinstance(self._tested, Evaluates)
-        return self._tested.weights_of(state), {}
+        return self._able.weights_of(state), {}
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return the list of models."""

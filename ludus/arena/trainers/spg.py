@@ -9,7 +9,7 @@ from torch import nn
 
 from ludus.arena.libraries import ValueEstimators
 from ludus.arena.objectives.spg import Spg, SpgParameters, learning_groups
-from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.rl_trainer import TensorDictRlTrainer
 from ludus.config.registry import register_trainer
 
@@ -74,15 +74,6 @@ class SpgHyperParameters(RlHyperParameters):
                 f" the protocol once: {', '.join(agents)}"
             )
 
-    @property
-    def never_learning(self) -> list[str]:
-        """The agents that are frozen in all iterations."""
-        return [
-            name
-            for name, section in self.agents.items()
-            if not any(map(section.update_schedule.is_learning, range(self.max_iterations)))
-        ]
-
 
 @register_trainer("spg")
 class SpgTrainer(TensorDictRlTrainer):
@@ -96,11 +87,12 @@ class SpgTrainer(TensorDictRlTrainer):
         """Return the loss of the sequence, and generalised advantage estimation."""
         rl, handler = self.config.rl, self.scenario_instance.protocol_handler
         sequence = self.config.spg.stackelberg_sequence or handler.stackelberg_sequence
+        never = self.config.never_learning(self.config.max_iterations)
         loss_module = Spg(
             self.agents,
             rl,
             self.config.spg,
-            groups=learning_groups(sequence, self.agents, self.config.never_learning),
+            groups=learning_groups(sequence, self.agents, never),
             num_steps=self.environment.num_steps,
         )
         loss_module.make_value_estimator(ValueEstimators.GAE, gamma=rl.gamma, lmbda=rl.gae_lambda)

@@ -6,7 +6,7 @@ from torch import nn
 
 from ludus.arena.libraries import ValueEstimators
 from ludus.arena.objectives.ppo import ClipPpo, KlPenaltyPpo, PpoParameters
-from ludus.arena.parameters import RlHyperParameters
+from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.rl_trainer import TensorDictRlTrainer
 from ludus.config.registry import register_trainer
 

@@ -34,10 +34,8 @@ def test_a_loss_derived_from_one_that_compiles_is_not_compiled_unasked() -> None
     derived = type("Derived", (type(objective),), {"is_repeatable": True})
     objective.__class__ = derived
     told: list[str] = []
-    engine, notes = trainer.update.choose_engine(
-        "auto", num_rows=10**9, has_begun=False, tell=told.append
-    )
-    assert (engine, notes, told) == ("tape", [], [])
+    engine = trainer.update.choose_engine("auto", num_rows=10**9, has_begun=False, tell=told.append)
+    assert (engine, trainer.update.engine_notes, told) == ("tape", [], [])
 
 
 class Plain(Agent):
@@ -47,7 +45,7 @@ class Plain(Agent):
 def test_an_agent_of_a_script_is_not_compiled_unasked() -> None:
     trainer = prepared("vanilla_ppo", engine="auto")
     trainer.agents.members["extra"] = Plain()
-    engine, _ = trainer.update.choose_engine(
+    engine = trainer.update.choose_engine(
         "auto", num_rows=10**9, has_begun=False, tell=lambda note: None
     )
     assert engine == "tape"

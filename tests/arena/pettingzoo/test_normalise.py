@@ -65,7 +65,7 @@ def test_each_row_of_an_iteration_counts_once_and_only_when_all_was_learned_from
     trainer._estimate(run)
     for epoch in range(2):
         for index in range(2):
-            trainer._learn(run, epoch, index)
+            trainer._train_step(run, (epoch, index))
     # Those of the trial, until the last update is done.
     assert seen == [16.0] * 4
     assert statistics(trainer.agents)[2] == 32.0
@@ -76,7 +76,7 @@ def test_the_first_update_starts_from_the_policy_that_acted() -> None:
     run = trainer.run
     trainer._collect(run)
     trainer._estimate(run)
-    trainer._learn(run, 0, 0)
+    trainer._train_step(run, (0, 0))
     assert trainer.update.metrics()["train/kl_approx"] == pytest.approx(0.0, abs=1e-6)
 
 
@@ -111,7 +111,7 @@ def test_a_frozen_body_takes_nothing_in(frozen: dict[str, Any]) -> None:
     trainer._collect(run)
     trainer._estimate(run)
     for place in range(4):
-        trainer._learn(run, place // 2, place % 2)
+        trainer._train_step(run, divmod(place, 2))
     assert torch.equal(before[0][2], statistics(trainer.agents)[2])
     assert not torch.equal(before[1][2], statistics(trainer.agents, "two")[2])
 

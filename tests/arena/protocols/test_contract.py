@@ -11,8 +11,12 @@ from torch import Tensor
 
 from ludus.arena.playing.environment import MessageEnvironment, Moment, Stepped
 from ludus.arena.protocol import Outcome, ProtocolHandler, Turn
-from ludus.arena.protocols.merlin_arthur import MerlinArthur, MerlinArthurParameters
-from ludus.arena.protocols.mnip import Mnip, MnipParameters
+from ludus.arena.protocols._table import (
+    MerlinArthur,
+    MerlinArthurParameters,
+    Mnip,
+    MnipParameters,
+)
 from ludus.config.sections import validate
 from ludus.testing.episodes import check_episodes
 from ludus.testing.protocols import check_protocol

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ludus.arena.protocol import ProtocolHandler, Turn
-from ludus.arena.protocols.nip import Nip, NipParameters
+from ludus.arena.protocols._table import Nip, NipParameters
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from tests.arena.protocols.made import protocol, section

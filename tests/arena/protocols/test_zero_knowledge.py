@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ludus.arena.protocol import ACCEPT, CONTINUE, ProtocolHandler
-from ludus.arena.protocols.nip import Nip
+from ludus.arena.protocols._table import Nip
 from ludus.core.errors import ConfigError
 from tests.arena.protocols.made import gains, mute_agents, order, protocol, section
 

@@ -11,8 +11,8 @@ from ludus.arena.scenario import Datasets
 from ludus.arena.scenarios.image_classification import (
     ImageClassification,
     ImageClassificationParameters,
+    load_digits,
 )
-from ludus.arena.scenarios.image_classification.digits import load_digits
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from tests.arena.sections import DIGITS

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 import ludus
 from ludus.active.strategy import Strategy, View
-from ludus.arena.protocols.nip import Nip, NipParameters
+from ludus.arena.protocols._table import Nip, NipParameters
 from ludus.arena.scenario import Datasets
 from ludus.arena.scenarios.tiny import Tiny, TinyParameters
 from ludus.config.base import StrictConfig

@@ -1,48 +1,22 @@
-"""The parameters of an experiment in the arena: everything that decides its result.
-
-ExperimentParameters    scenario, agents and optimizer, for every trainer (experiment.py)
-  HyperParameters       the protocol they meet under besides
-    RlHyperParameters   what RL trainers add: rollouts, updates, evaluation, tests
-SubParameters           a section of them; each trainer adds its own, such as `ppo`
-ExperimentSettings      what does not decide the result, as for every trainer of ludus
-"""
+"""The parameters of RL in the arena: rollouts, updates, evaluation, pretraining."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from ludus.arena.agents.agent import AgentParameters
 from ludus.arena.analyser import AnalyserSection
-from ludus.arena.experiment import (
-    ExperimentParameters,
-    ExperimentSettings,
-    JudgingParameters,
-    SubParameters,
-)
-from ludus.arena.initialisation.parameters import PretrainingParameters
-from ludus.arena.protocol import ProtocolHandler, ProtocolSection
-from ludus.arena.scenario import Scenario
+from ludus.arena.config import HyperParameters, JudgingParameters, SubParameters
 from ludus.config.base import Count, Positive
-from ludus.config.registry import find
+from ludus.config.minibatches import undivided
 from ludus.config.sections import kind_of
-from ludus.core.errors import ConfigError, LudusError, nearest
+from ludus.core.intervals import never_reached
 from ludus.nn.engines.choice import EngineKey
+from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import too_long
-from ludus.session.begun import changes_by_fit
-
-__all__ = [
-    "EvaluationParameters",
-    "ExperimentParameters",
-    "ExperimentSettings",
-    "HyperParameters",
-    "RlHyperParameters",
-    "RlParameters",
-    "Share",
-    "SubParameters",
-]
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -89,39 +63,34 @@ class RlParameters(SubParameters):
         return self._num_iterations
 
 
-class HyperParameters(ExperimentParameters):
-    """Everything that specifies an experiment, for every trainer of the arena with a protocol."""
+class PretrainingParameters(SubParameters):
+    """The bodies to pretrain, and for how long."""
 
-    protocol: ProtocolSection
-    """The protocol: who speaks when, who decides, and the rewards."""
+    agents: Annotated[list[str], Field(min_length=1)]
+    """The agents whose bodies are pretrained: those of policy and value alike, where an agent has both.
+    They learn at the rate of the optimizer below, whatever their learning_rate_factors and update_schedule.
+    """
+    iterations: Positive
+    """The number of passes over the training data."""
+    batch_size: Positive
+    """The number of data per update; the last batch of a pass has the rest."""
+    optimizer: OptimizerSection
+    """The optimizer of pretraining; max_grad_norm is that of the run."""
 
-    def problems(self) -> Iterator[str]:
-        """Yield problems that involve several keys."""
-        yield from super().problems()
-        if list(self.scenario.problems()):
-            return  # reported with the section itself
-        try:
-            handler = self.handler()
-        except LudusError as error:
-            yield f"'protocol': {error}"
-            return
-        yield from self._problems_of_agents(handler)
-
-    def handler(self) -> ProtocolHandler:
-        """Return the rules of the protocol."""
-        rules: ProtocolHandler = find("protocol", self.protocol.kind)(self.protocol)
-        scenario: type[Scenario] = find("scenario", kind_of(self.scenario))
-        return scenario.joined(self.scenario, rules)
-
-    def _problems_of_agents(self, handler: ProtocolHandler) -> Iterator[str]:
-        names, kind = handler.agent_names, self.protocol.kind
+    def problems_with(self, agents: Mapping[str, AgentParameters]) -> Iterator[str]:
+        """Yield problems of the names, given all agents."""
         for name in self.agents:
-            if name not in names:
-                yield f"'agents.{name}': the protocol {kind} has no agent '{name}'.{nearest(name, names)}"
-        for name in names:
-            if name not in self.agents:
-                yield f"'agents': the protocol {kind} needs an agent '{name}'; describe it there"
-        yield from self.problems_of_bodies()
+            path, section = f"'pretraining.agents' names {name}", agents.get(name)
+            lender = getattr(section, "shares_body_of", None)
+            if section is None:
+                yield f"{path}, which is no agent; there are {', '.join(agents)}"
+            elif getattr(section, "body", None) is None:
+                yield f"{path}, an agent of kind {section.kind}, which has no body; leave it out"
+            elif self.agents.count(name) > 1:
+                yield f"{path} twice; name it once"
+                return
+            elif lender is not None and lender not in self.agents:
+                yield f"{path}, whose body is that of {lender}; name {lender} too, or instead"
 
 
 class RlHyperParameters(HyperParameters):
@@ -177,11 +146,8 @@ class RlHyperParameters(HyperParameters):
             self.run_opts,
             "optimisation steps",
         )
-        for key, value in self.unreached().items():
-            yield (
-                f"'{key}' is {getattr(self, key)}, but 'max_iterations' is {self.max_iterations}: it would"
-                f" never be reached; lower it, or set {value} for never"
-            )
+        for key in self.unreached():
+            yield never_reached(key, getattr(self, key), "'max_iterations'", self.max_iterations)
 
     def _problems_of_analysers(self) -> Iterator[str]:
         kinds = [kind_of(section) for section in self.analysers]
@@ -228,33 +194,14 @@ class RlHyperParameters(HyperParameters):
             return
         count = self.frames_per_batch
         if count % rl.minibatch_size:
-            best = nearest_divisor(count, rl.minibatch_size)
-            yield (
-                f"'rl.minibatch_size' is {rl.minibatch_size}, which does not divide the {count} steps of an"
-                f" iteration (rollouts x rounds, or steps); try {best}"
-            )
+            product, of = "rollouts x rounds, or steps", "an iteration"
+            keys = {"key": "rl.minibatch_size", "of": of}
+            yield undivided(rl.minibatch_size, count, "steps", product, **keys)
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never reaches, with the value that means never."""
         keys = ("log_every_iterations", "keep_every_iterations")
         return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
-
-    def with_length(self, max_steps: int) -> tuple[Self, list[str]]:
-        """Return the parameters of a run of at least this many optimization steps, in whole iterations, and
-        a sentence for each other key that had to change.
-        """
-        if max_steps < 1:
-            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-        count = -(-max_steps // self.opts_an_iteration)
-        changes = self.model_copy(update={"max_iterations": count}).unreached()
-        given = f"for fit(max_steps={max_steps})"
-        notes = changes_by_fit(self, changes, max_steps)
-        if count * self.opts_an_iteration != max_steps:
-            notes.append(
-                f"{given} the run makes {count * self.opts_an_iteration} optimisation steps, {count} whole"
-                f" iterations of {self.opts_an_iteration}"
-            )
-        return self.replace(max_iterations=count, **changes), notes
 
     @property
     def frames_per_batch(self) -> int:
@@ -273,9 +220,3 @@ class RlHyperParameters(HyperParameters):
     def run_opts(self) -> int:
         """The number of optimization steps of the run."""
         return self.max_iterations * self.opts_an_iteration
-
-
-def nearest_divisor(count: int, size: int) -> int:
-    """Return the divisor of a count that is nearest to a size."""
-    low = [one for one in range(1, math.isqrt(count) + 1) if count % one == 0]
-    return min([*low, *(count // one for one in low)], key=lambda one: abs(one - size))

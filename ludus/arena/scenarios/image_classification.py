@@ -8,7 +8,7 @@ Shapes: N images, S the side of an image in pixels.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -16,12 +16,14 @@ from torch import Tensor
 
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
-from ludus.arena.scenarios.image_classification.digits import SIDE, load_digits
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
 from ludus.seeds import generator
 
+SIDE = 8
+"""The width and height of an image in pixels."""
+_WHITE = 16.0
 Digit = Annotated[int, Field(ge=0, le=9)]
 # The test images come first, so that they do not change with the number of training images.
 _SPLITS = ("test", "validation", "train")
@@ -97,3 +99,17 @@ class ImageClassification(Scenario):
             own, rows = rows.tensor_split([getattr(params, f"{split}_size")])
             made[split] = ArenaDataset({"image": image_N1SS[own]}, is_one_N[own].long())
         return Datasets(**made)
+
+
+def load_digits() -> tuple[Tensor, Tensor]:
+    """Return (N, 1, 8, 8) images from 0 to 1, and (N,) their digits, which scikit-learn brings along."""
+    try:
+        from sklearn import datasets
+    except ImportError:
+        raise ConfigError(
+            "scenario.kind image_classification needs scikit-learn; install it with: pip install"
+            " 'ludus[arena]'"
+        ) from None
+    table: Any = datasets.load_digits()
+    images = torch.tensor(table.images, dtype=torch.float32) / _WHITE
+    return images.unsqueeze(1), torch.tensor(table.target, dtype=torch.int64)

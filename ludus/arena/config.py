@@ -1,4 +1,11 @@
-"""The parameters shared by every experiment in the arena, with a protocol or solo."""
+"""The parameters of an experiment in the arena: everything that decides its result.
+
+ExperimentParameters    scenario, agents and optimizer, for every trainer
+  HyperParameters       the protocol they meet under besides
+    RlHyperParameters   what RL trainers add: rollouts, updates, evaluation, tests (rl_config.py)
+SubParameters           a section of them; each trainer adds its own, such as `ppo`
+ExperimentSettings      what does not decide the result, as for every trainer of ludus
+"""
 
 from __future__ import annotations
 
@@ -8,18 +15,14 @@ from typing import Self
 from torch import nn
 
 from ludus.arena.agents.agent import AgentParameters, AgentSection
-from ludus.arena.protocol import ProtocolHandler
-from ludus.arena.scenario import ScenarioSection
-from ludus.arena.unsupported import unused_settings
-from ludus.config.base import (
-    PositiveFloat,
-    Settings,
-    StrictConfig,
-    TrainerConfig,
-)
+from ludus.arena.protocol import ProtocolHandler, ProtocolSection
+from ludus.arena.scenario import Scenario, ScenarioSection
+from ludus.config.base import PositiveFloat, Settings, StrictConfig, TrainerConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.overrides import override
-from ludus.config.sections import validate
+from ludus.config.registry import find
+from ludus.config.sections import kind_of, validate
+from ludus.core.errors import LudusError, nearest
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest
 
@@ -89,6 +92,16 @@ class ExperimentParameters(TrainerConfig):
         sections = self.agents.items()
         return [name for name, one in sections if one.update_schedule.is_learning(iteration)]
 
+    def never_learning(self, num_iterations: int) -> list[str]:
+        """Return the agents that are frozen in all iterations."""
+        everywhere = range(num_iterations)
+        sections = self.agents.items()
+        return [
+            name
+            for name, one in sections
+            if not any(map(one.update_schedule.is_learning, everywhere))
+        ]
+
     def problems_of_bodies(self) -> Iterator[str]:
         """Yield problems of shared bodies."""
         for name, section in self.agents.items():
@@ -106,23 +119,66 @@ class ExperimentParameters(TrainerConfig):
 
     def problems_of_learning(self, num_iterations: int) -> Iterator[str]:
         """Yield a problem if no agent ever learns."""
-        learn = {
-            name: any(map(section.update_schedule.is_learning, range(num_iterations)))
-            and not _is_still(section)
-            for name, section in self.agents.items()
-        }
-        if not any(learn.values()):
-            names = ", ".join(learn)
-            which = (
-                f"the only agent, {names}, is" if len(learn) == 1 else f"all agents, {names}, are"
-            )
+        frozen = self.never_learning(num_iterations)
+        if all(name in frozen or _is_still(one) for name, one in self.agents.items()):
+            names, is_one = ", ".join(self.agents), len(self.agents) == 1
+            which = f"the only agent, {names}, is" if is_one else f"all agents, {names}, are"
             yield (
                 f"'agents': {which} frozen in all {num_iterations} iterations, so nothing would be"
                 " learned; let an 'update_schedule' learn, at a rate above 0"
             )
 
 
+class HyperParameters(ExperimentParameters):
+    """Everything that specifies an experiment, for every trainer of the arena with a protocol."""
+
+    protocol: ProtocolSection
+    """The protocol: who speaks when, who decides, and the rewards."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield problems that involve several keys."""
+        yield from super().problems()
+        if list(self.scenario.problems()):
+            return  # reported with the section itself
+        try:
+            handler = self.handler()
+        except LudusError as error:
+            yield f"'protocol': {error}"
+            return
+        yield from self._problems_of_agents(handler)
+
+    def handler(self) -> ProtocolHandler:
+        """Return the rules of the protocol."""
+        rules: ProtocolHandler = find("protocol", self.protocol.kind)(self.protocol)
+        scenario: type[Scenario] = find("scenario", kind_of(self.scenario))
+        return scenario.joined(self.scenario, rules)
+
+    def _problems_of_agents(self, handler: ProtocolHandler) -> Iterator[str]:
+        names, kind = handler.agent_names, self.protocol.kind
+        for name in self.agents:
+            if name not in names:
+                yield f"'agents.{name}': the protocol {kind} has no agent '{name}'.{nearest(name, names)}"
+        for name in names:
+            if name not in self.agents:
+                yield f"'agents': the protocol {kind} needs an agent '{name}'; describe it there"
+        yield from self.problems_of_bodies()
+
+
 def _is_still(section: AgentParameters) -> bool:
     """Return whether the factors of all parts of an agent are 0."""
     factors = getattr(section, "learning_rate_factors", None)
     return factors is not None and not any(factors.model_dump().values())
+
+
+def unused_settings(settings: Settings) -> Iterator[str]:
+    """Yield each setting that would have no effect."""
+    if settings.workers:
+        yield (
+            f"'settings.workers' is {settings.workers}, but data and episodes are tensors of this process;"
+            " set it to 0"
+        )
+    if settings.checkpoint.every_epochs:
+        yield (
+            f"'settings.checkpoint.every_epochs' is {settings.checkpoint.every_epochs}, but a run counted in"
+            " iterations counts no epochs; set it to 0, and use every_opt_steps"
+        )
