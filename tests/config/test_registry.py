@@ -130,8 +130,9 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"analyser": "arena/analysers", "parallel_env": "arena/parallel_envs"}
     assert sorted(folders) == sorted(families.categories())
     for category, pattern in folders.items():
-        files = {path.stem for path in folder.glob(f"{pattern}/*.py") if path.stem[0] != "_"}
-        assert files
+        paths = [*folder.glob(f"{pattern}/*.py")]
+        files = {path.stem for path in paths if path.stem[0] != "_"}
+        assert files or any(path.stem == "_table" for path in paths)
         assert files <= set(registry.kinds(category))
 
 
@@ -145,6 +146,13 @@ def test_a_file_put_into_a_folder_is_a_kind(
         families._ROOMS, "ludus.nn", replace(families._ROOMS["ludus.nn"], folder=tmp_path)
     )
     assert families.listed("model") == {"resnet": "ludus.nn.models.resnet"}
+    table = '@register("model", "{}")\nclass Small:\n    pass\n'
+    (tmp_path / "models" / "_table.py").write_text(table.format("small") + table.format("tiny"))
+    assert families.listed("model") == {
+        "resnet": "ludus.nn.models.resnet",
+        "small": "ludus.nn.models._table",
+        "tiny": "ludus.nn.models._table",
+    }
 
 
 @pytest.mark.parametrize("category", sorted(families.categories()))

@@ -18,7 +18,7 @@ from ludus.core.errors import ConfigError
 from ludus.envs.config import make_env
 from ludus.envs.restore import check_repeats
 from ludus.envs.vector import VectorEnv, make_vector_env
-from ludus.envs.wrappers.sticky_action import StickyAction
+from ludus.envs.wrappers._table import StickyAction
 from tests.rl.random_walks import RandomWalk, RandomWalkConfig, gym_config, walk_config
 
 pytestmark = pytest.mark.usefixtures("whole_trial")

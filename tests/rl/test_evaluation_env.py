@@ -20,7 +20,7 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.config import AnyEnv, changes_rewards, with_own_rewards
 from ludus.envs.errors import EnvError
 from ludus.envs.vector import VectorEnv, make_vector_env
-from ludus.envs.wrappers.clip_reward import ClipReward
+from ludus.envs.wrappers._table import ClipReward
 from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask, standard_error
 from ludus.rl.sampling.sampler import Episodes
 from tests.config.older import as_version_4
