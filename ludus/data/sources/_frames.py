@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ludus.core.errors import ConfigError, nearest
 from ludus.data.batches.splits import Examples, Splits, split_rows
-from ludus.data.sources._tables import TableConfig, standardised
+from ludus.data.sources._splitting import TableConfig, standardised
 
 _LARGEST = float(np.finfo(np.float32).max)
 
