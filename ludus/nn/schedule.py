@@ -164,7 +164,9 @@ class Scheduler(Schedule):
         self, config: StrictConfig | Mapping[str, Any], *, initial: float, run_steps: int
     ) -> None:
         if isinstance(config, Mapping):
-            config = validate(_Read, {"schedule": dict(config)}, source="Scheduler").schedule
+            config = validate(
+                _ScheduleAlone, {"schedule": dict(config)}, source="Scheduler"
+            ).schedule
         super().__init__(config, initial=initial, run_steps=run_steps)
         self.data: dict[str, Any] = {}
         """Yours to fill with numbers, text, lists, dicts, tensors and arrays."""
@@ -183,7 +185,7 @@ class Scheduler(Schedule):
         self.data.update(saved)
 
 
-class _Read(StrictConfig):
+class _ScheduleAlone(StrictConfig):
     """A schedule's config by itself, so that its mistakes are reported as those of a file are."""
 
     schedule: ScheduleSection

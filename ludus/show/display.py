@@ -18,7 +18,7 @@ from ludus.show.names import is_evaluation
 from ludus.show.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
 from ludus.show.plain import PlainDisplay
 from ludus.show.terminal import clean, warn
-from ludus.show.wording import Score, Value
+from ludus.show.wording import ShownScore, Value
 
 KINDS = ("auto", "rich", "minimal", "plain", "none")
 
@@ -72,7 +72,7 @@ class LiveDisplay(Display):
         self._about = {self._clean(name): self._clean(text) for name, text in about.items()}
         self._memory = Memory()
         self._metrics: dict[str, Value] = {}
-        self._scores: dict[str, Score] = {}
+        self._scores: dict[str, ShownScore] = {}
         self._counters: dict[str, int] = {}
         self._live: SteadyLive | None = None
 
@@ -100,7 +100,7 @@ class LiveDisplay(Display):
         for name, value in record.items():
             name = self._clean(name)
             if is_evaluation(name):
-                scores[name] = Score.after(scores.get(name), name, value)
+                scores[name] = ShownScore.after(scores.get(name), name, value)
             else:
                 metrics[name] = value
         self._metrics, self._scores, self._counters = metrics, scores, dict(counters)

@@ -24,7 +24,7 @@ _EMPTY = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 
 @register("dataset", "csv")
-class Csv:
+class CsvTable:
     """A table in a CSV file: a line of column names, then one example per line."""
 
     class Config(FrameConfig):

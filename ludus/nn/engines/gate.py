@@ -7,11 +7,16 @@ known to be safe; any other class must declare it, with `is_repeatable = True`.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+DRAWS_ON_HOST = (
+    "it draws from Python's random or from NumPy as it goes, which would be drawn once only"
+)
 _KNOWN = ("torch.nn.modules.", "ludus.")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -70,3 +75,22 @@ def _is_unusual(part: nn.Module) -> bool:
 def _is_known(kind: type) -> bool:
     # Looked up in the class itself, since a subclass may add code that does not qualify.
     return f"{kind.__module__}.".startswith(_KNOWN) or vars(kind).get("is_repeatable") is True
+
+
+class HostRandom:
+    """A snapshot of the global generators of Python and NumPy, whose draws no engine replays."""
+
+    def __init__(self) -> None:
+        self._python, self._numpy = random.getstate(), np.random.get_state(legacy=True)
+
+    def has_moved(self) -> bool:
+        """Return whether anything was drawn since the snapshot."""
+        kind, keys, *rest = np.random.get_state(legacy=True)
+        was, were, *more = self._numpy
+        is_same = (kind, *rest) == (was, *more) and np.array_equal(keys, were)
+        return not is_same or random.getstate() != self._python
+
+    def put_back(self) -> None:
+        """Restore both generators to the snapshot."""
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)

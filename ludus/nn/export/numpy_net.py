@@ -34,7 +34,7 @@ _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 _ERF_SCALE = 0.3275911
 
 
-class Step(Protocol):
+class NumpyStep(Protocol):
     """One layer: it adds its calls over fixed buffers to a plan."""
 
     def bind(self, x: Array, calls: Calls) -> Array:
@@ -152,7 +152,7 @@ class NumpyMlp:
     which the next call overwrites.
     """
 
-    def __init__(self, layers: Sequence[Step]) -> None:
+    def __init__(self, layers: Sequence[NumpyStep]) -> None:
         self.layers = list(layers)
         self._plans: dict[tuple[int, ...], tuple[Array, Calls, Array]] = {}
 
@@ -181,7 +181,7 @@ class NumpyMlp:
         return self._plans[shape]
 
 
-def numpy_steps(module: Any) -> list[Step] | None:
+def numpy_steps(module: Any) -> list[NumpyStep] | None:
     """Return the steps of a torch module in eval mode, on arrays that share its memory.
 
     Supported are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, BatchNorm1d, Dropout, Flatten
@@ -216,7 +216,7 @@ def numpy_steps(module: Any) -> list[Step] | None:
         kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
     ):
         return []
-    simple: dict[type[Any], Step] = {nn.ReLU: Relu(), nn.Tanh: Tanh(), nn.SiLU: Silu()}
+    simple: dict[type[Any], NumpyStep] = {nn.ReLU: Relu(), nn.Tanh: Tanh(), nn.SiLU: Silu()}
     return [simple[kind]] if kind in simple else None
 
 

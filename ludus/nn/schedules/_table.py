@@ -15,8 +15,9 @@ from ludus.nn.schedule import ScheduleConfig, Value, WarmedUp, all_warm_up
 
 
 class _Formula:
-    def __init__(self, config: Any, *, initial: float, num_steps: int) -> None:
-        self._config, self._initial, self._num_steps = config, initial, num_steps
+    def __init__(self, config: ScheduleConfig, *, initial: float, num_steps: int) -> None:
+        self._config: Any = config
+        self._initial, self._num_steps = initial, num_steps
 
 
 class _ToFinal(WarmedUp):
