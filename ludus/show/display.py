@@ -34,7 +34,8 @@ def make_display(
     """
     console = Console() if console is None else console
     if kind == "auto":
-        kind = "rich" if _can_redraw(console) else "plain"
+        is_plain = console.is_dumb_terminal or console.options.ascii_only
+        kind = "rich" if is_terminal(console.file) and not is_plain else "plain"
     if kind == "rich":
         return LiveDisplay(about, plan, console, draw_panels)
     if kind == "minimal":
@@ -44,11 +45,6 @@ def make_display(
     if kind == "none":
         return NoDisplay(plan)
     raise ConfigError(f"settings.display is '{kind}'.{nearest(kind, KINDS)}")
-
-
-def _can_redraw(console: Console) -> bool:
-    is_plain = console.is_dumb_terminal or console.options.ascii_only
-    return is_terminal(console.file) and not is_plain
 
 
 class NoDisplay(Display):

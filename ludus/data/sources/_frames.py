@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ludus.core.errors import ConfigError, nearest
 from ludus.data.batches.splits import Examples, Splits, split_rows
-from ludus.data.sources._splitting import TableConfig, standardised
+from ludus.data.sources._splitting import TableConfig, splits_of, standardised
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -97,17 +97,9 @@ def split_frame(
     targets = targets if classes else targets.float()
     if config.task == "regression" and targets.shape[1] == 1:
         targets = targets[:, 0]
-
-    def part(rows: Tensor) -> Examples | None:
-        if not len(rows):
-            return None
-        return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
-
-    whole = part(train)
-    assert whole is not None
-    return Splits(
-        name, config.task, whole, part(validation), part(test), num_classes=len(classes) or None
-    )
+    examples = Examples(inputs, targets, columns=columns)
+    rows = (validation, test, train)
+    return splits_of(name, config.task, examples, rows, len(classes) or None)
 
 
 def _chosen(frame: FileFrame, config: FrameConfig) -> list[str]:

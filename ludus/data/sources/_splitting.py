@@ -47,15 +47,28 @@ def split_table(
         inputs = standardised(inputs, train)
         if not is_classes:
             targets = standardised(targets[:, None], train)[:, 0]
+    examples = Examples(inputs, targets, columns=columns)
+    return splits_of(name, task, examples, (validation, test, train))
 
-    def part(rows: Tensor) -> Examples | None:
-        if not len(rows):
-            return None
-        return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
 
-    whole = part(train)
-    assert whole is not None
-    return Splits(name, task, whole, part(validation), part(test))
+def splits_of(
+    name: str,
+    task: Literal["classification", "regression"],
+    examples: Examples,
+    rows: Sequence[Tensor],
+    num_classes: int | None = None,
+) -> Splits:
+    """Return the examples at these rows: those for validation, for the test and for training."""
+    validation, test, train = [
+        Examples(
+            *[one[some].contiguous() for one in examples.tensors], columns=examples.columns or ()
+        )
+        if len(some)
+        else None
+        for some in rows
+    ]
+    assert train is not None
+    return Splits(name, task, train, validation, test, num_classes=num_classes)
 
 
 def standardised(values_ND: Tensor, rows: Tensor) -> Tensor:

@@ -59,9 +59,6 @@ class Trial:
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
         self._device = self._weights[0].device
 
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        return autocast_in(self._precision, self._device)
-
     def outcome(self, forward: Forward, *, seed: int = 0, exactly: bool = False) -> PassOutcome:
         """Return the loss and gradients of a pass from this seed; `exactly` means in float32."""
         with self._untouched(seed):
@@ -90,7 +87,8 @@ class Trial:
             return None
 
     def _pass(self, forward: Forward, *, exactly: bool = False) -> PassOutcome:
-        with contextlib.nullcontext() if exactly else self._autocast():
+        autocast = autocast_in(self._precision, self._device)
+        with contextlib.nullcontext() if exactly else autocast:
             loss = forward(*self._inputs)["loss"]
         return PassOutcome(
             loss.detach(), torch.autograd.grad(loss, self._weights, allow_unused=True)

@@ -114,11 +114,7 @@ class LayerNorm:
     def bind(self, x: Array, calls: Calls) -> Array:
         """Append the normalisation and the affine map."""
         calls.append(partial(_normalise, x, np.empty_like(x), self.eps))
-        if self.weight is not None:
-            calls.append(partial(np.multiply, x, _column(self.weight, x), x))
-        if self.bias is not None:
-            calls.append(partial(np.add, x, _column(self.bias, x), x))
-        return x
+        return _scaled_and_shifted(x, self.weight, self.bias, calls)
 
 
 @dataclass(frozen=True)
@@ -138,11 +134,7 @@ class BatchNorm:
         calls.append(partial(np.sqrt, scale, scale))
         calls.append(partial(np.subtract, x, _column(self.mean, x), x))
         calls.append(partial(np.divide, x, _column(scale, x), x))
-        if self.weight is not None:
-            calls.append(partial(np.multiply, x, _column(self.weight, x), x))
-        if self.bias is not None:
-            calls.append(partial(np.add, x, _column(self.bias, x), x))
-        return x
+        return _scaled_and_shifted(x, self.weight, self.bias, calls)
 
 
 class NumpyMlp:
@@ -232,6 +224,14 @@ def _shared_or_none(parameter: Tensor | None) -> Array | None:
 def _column(vector: Array, like: Array) -> Array:
     """Return the vector in a shape that broadcasts over the observations."""
     return vector if like.ndim == 1 else vector[:, None]
+
+
+def _scaled_and_shifted(x: Array, weight: Array | None, bias: Array | None, calls: Calls) -> Array:
+    if weight is not None:
+        calls.append(partial(np.multiply, x, _column(weight, x), x))
+    if bias is not None:
+        calls.append(partial(np.add, x, _column(bias, x), x))
+    return x
 
 
 def _silu(x: Array, a: Array) -> None:
