@@ -14,8 +14,7 @@ from ludus import Trainer, register
 from ludus.core.errors import ConfigError, LudusError
 from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, ScheduleConfig
-from ludus.nn.schedules._table import WarmRestarts
-from ludus.nn.schedules.one_cycle import OneCycle
+from ludus.nn.schedules._table import OneCycleSchedule, WarmRestarts
 from ludus.nn.schedules.plateau import Plateau, PlateauSchedule
 from ludus.testing import trainers
 from tests.supervised.conftest import Tiny, history, lines
@@ -51,7 +50,7 @@ def test_one_cycle_gives_the_numbers_of_torch(total: int, shape: Any, three_phas
             final_div_factor=100.0, cycle_momentum=False,
         )  # fmt: skip
 
-    config = OneCycle(
+    config = OneCycleSchedule.Config(
         kind="one_cycle", peak=0.4, final=0.05 / 100, rising_share=0.3, shape=shape,
         three_phases=three_phases, total_steps=None,
     )  # fmt: skip

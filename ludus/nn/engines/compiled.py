@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
-from ludus.nn.engines.attention import one_attention
+from ludus.nn.engines.gate import one_attention
 from ludus.nn.engines.graph import CapturedCode, leaves_of
 from ludus.process.signals import ended_at_once
 from ludus.store.cache import cache_folder
