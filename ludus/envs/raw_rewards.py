@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -33,7 +33,8 @@ class OwnRewards:
 
     def __init__(self, envs: Sequence[gymnasium.Env[Any, Any]], rewards: NDArray[Any]) -> None:
         """Without wrappers that change rewards the array is `rewards` itself."""
-        self._tallies = [tally for env in envs if (tally := _tally(env)) is not None]
+        own = [one for env in envs for one in wrappers_of(env) if isinstance(one, OwnReward)]
+        self._tallies = own
         self.values = np.zeros_like(rewards) if self._tallies else rewards
 
     def read(self) -> None:
@@ -42,9 +43,8 @@ class OwnRewards:
             self.values[index], tally.total = tally.total, 0.0
 
 
-def _tally(env: object) -> OwnReward | None:
+def wrappers_of(env: object) -> Iterator[gymnasium.Wrapper[Any, Any, Any, Any]]:
+    """Yield the wrappers around an env, the outermost first."""
     while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, OwnReward):
-            return env
+        yield env
         env = env.env
-    return None

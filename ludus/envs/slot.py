@@ -13,6 +13,7 @@ import numpy as np
 from ludus.envs.config import AnyEnv
 from ludus.envs.errors import EnvError
 from ludus.envs.journal import first_mark, next_mark
+from ludus.envs.raw_rewards import wrappers_of
 from ludus.envs.spaces import Actions, ObservationReader
 from ludus.seeds import derive
 from ludus.store import codec
@@ -195,10 +196,10 @@ class EnvSlot:
         Called after a reset: it tries the methods, since an env may have others of the same names.
         """
         env: Any = self.env
-        while isinstance(env, gymnasium.Wrapper):
-            if type(env) not in _STATELESS and not getattr(env, "is_stateless", False):
+        for one in wrappers_of(self.env):
+            if type(one) not in _STATELESS and not getattr(one, "is_stateless", False):
                 return False
-            env = env.env
+            env = one.env
         if not isinstance(env, EnvState):
             return False
         try:
@@ -291,9 +292,4 @@ def _shape_of(result: object) -> str:
 
 def _time_limits(env: object) -> list[Any]:
     """Return the time limits around an env, the outermost first."""
-    found = []
-    while isinstance(env, gymnasium.Wrapper):
-        if isinstance(env, gymnasium.wrappers.TimeLimit):
-            found.append(env)
-        env = env.env
-    return found
+    return [one for one in wrappers_of(env) if isinstance(one, gymnasium.wrappers.TimeLimit)]

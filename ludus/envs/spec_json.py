@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,13 @@ import numpy as np
 from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, validate
 from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec, MultiDiscreteActions
+
+_ACTIONS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
+    "discrete": (DiscreteActions, int),
+    "multi": (MultiDiscreteActions, tuple),
+    "box": (BoxActions, lambda bound: np.array(bound, np.float32)),
+}
+"""The class of each kind of actions, and how its fields are read from JSON."""
 
 
 def read_env_section(section: Mapping[str, Any]) -> StrictConfig:
@@ -20,37 +27,15 @@ def read_env_section(section: Mapping[str, Any]) -> StrictConfig:
 
 def spec_to_json(spec: EnvSpec) -> dict[str, Any]:
     """Return a spec as JSON data."""
-    action: dict[str, Any]
-    if isinstance(spec.action, DiscreteActions):
-        action = {"kind": "discrete", "n": spec.action.n, "start": spec.action.start}
-    elif isinstance(spec.action, MultiDiscreteActions):
-        action = {"kind": "multi", "nvec": spec.action.nvec, "starts": spec.action.starts}
-    else:
-        low, high = spec.action.low.tolist(), spec.action.high.tolist()
-        action = {"kind": "box", "low": low, "high": high}
-    return {
-        "obs_shape": spec.obs_shape,
-        "obs_dtype": spec.obs_dtype.name,
-        "action": action,
-        "has_masks": spec.has_masks,
-        "name": spec.name,
-    }
+    kind = next(kind for kind, (cls, _) in _ACTIONS.items() if isinstance(spec.action, cls))
+    values = {name: np.asarray(value).tolist() for name, value in vars(spec.action).items()}
+    action = {"kind": kind, "values": values}
+    return {**vars(spec), "obs_dtype": spec.obs_dtype.name, "action": action}
 
 
 def spec_from_json(plain: Mapping[str, Any]) -> EnvSpec:
     """Return the spec from the result of `spec_to_json`."""
-    said = plain["action"]
-    action: DiscreteActions | MultiDiscreteActions | BoxActions
-    if said["kind"] == "discrete":
-        action = DiscreteActions(said["n"], said["start"])
-    elif said["kind"] == "multi":
-        action = MultiDiscreteActions(tuple(said["nvec"]), tuple(said["starts"]))
-    else:
-        action = BoxActions(*(np.array(said[name], np.float32) for name in ("low", "high")))
-    return EnvSpec(
-        obs_shape=tuple(plain["obs_shape"]),
-        obs_dtype=np.dtype(plain["obs_dtype"]),
-        action=action,
-        has_masks=plain["has_masks"],
-        name=plain["name"],
-    )
+    cls, read = _ACTIONS[plain["action"]["kind"]]
+    values = {name: read(value) for name, value in plain["action"]["values"].items()}
+    shape, dtype = tuple(plain["obs_shape"]), np.dtype(plain["obs_dtype"])
+    return EnvSpec(**{**plain, "obs_shape": shape, "obs_dtype": dtype, "action": cls(**values)})

@@ -115,19 +115,16 @@ class WorkerVectorEnv:
         Raises EnvError, before any array has changed, if an env breaks its contract or its process dies.
         """
         self._check_open()
-        self._take_actions(actions)
+        shape, dtype = action_shape(self.spec, self.num_envs)
+        check_actions(actions, shape, is_box=dtype == np.float32, name=self._title)
+        np.copyto(self._shared["actions"], actions, casting="same_kind")
         self._lengths_N += 1
-        self._ask_all(_step, self._timeout)
+        self._ask_all(lambda w: ({}, ()), self._timeout)
         self._look()
         if self.has_ended:
             ended_N = self.terminated | self.truncated
             self._episodes_N[ended_N] += 1
             self._lengths_N[ended_N] = 0
-
-    def _take_actions(self, actions: np.ndarray) -> None:
-        shape, dtype = action_shape(self.spec, self.num_envs)
-        check_actions(actions, shape, is_box=dtype == np.float32, name=self._title)
-        np.copyto(self._shared["actions"], actions, casting="same_kind")
 
     def _look(self) -> None:
         for own, shared in self._copies:
@@ -262,7 +259,3 @@ def make_envs(config: EnvsConfig) -> VectorEnv | WorkerVectorEnv:
             timeout=config.step_timeout_seconds,
         )
     return make_vector_env(config.env, config.num_envs, config.seed)
-
-
-def _step(number: int) -> tuple[dict[str, Any], Sequence[bytes]]:
-    return {}, ()

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,14 +32,9 @@ def further_names(module: nn.Module) -> dict[str, str]:
     return found
 
 
-def has_adapter(module: nn.Module) -> bool:
-    """Return whether a PEFT adapter is in this network."""
-    return any(hasattr(part, "peft_config") for part in module.modules())
-
-
 def base_names(module: nn.Module) -> list[str]:
     """Return the names of the frozen weights under an adapter; none if there is no adapter."""
-    if not has_adapter(module):
+    if not any(hasattr(part, "peft_config") for part in module.modules()):
         return []
     named = module.named_parameters(remove_duplicate=False)
     return [name for name, parameter in named if not parameter.requires_grad]
@@ -62,7 +56,8 @@ def base_digest(module: nn.Module) -> str | None:
     digest = hashlib.sha256()
     for name in names:
         digest.update(f"{name} {weights[name].dtype} {tuple(weights[name].shape)}\0".encode())
-        digest.update(_bytes_of(weights[name]).data)
+        flat = weights[name].detach().cpu().contiguous().view(-1)
+        digest.update(flat.view(torch.uint8).numpy().data)
     found = digest.hexdigest()[:16]
     _KNOWN[module] = (written, found)
     return found
@@ -86,8 +81,3 @@ def without_base(module: nn.Module, state: Mapping[str, Any]) -> dict[str, Any]:
                 BASE, f"is {known}: the adapter was trained on another base than this one ({own})"
             )
     return rest
-
-
-def _bytes_of(weight: Tensor) -> np.ndarray:
-    flat: np.ndarray = weight.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-    return flat

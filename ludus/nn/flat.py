@@ -15,7 +15,6 @@ from torch.nn.parameter import is_lazy
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.nn.groups import Group, Named, divide
-from ludus.nn.memory_order import memory_order, permuted
 
 CHANGED_TRAINED = (
     "requires_grad of a parameter was changed after training began, which neither the optimizer nor a"
@@ -38,11 +37,11 @@ class FlatPart:
     def __init__(self, named: Named, group: Group | None, *, keeps_gradients: bool = True) -> None:
         self.group = group
         self.keeps_gradients = keeps_gradients
-        self._parameters = [parameter for _, parameter in named]
+        self.parameters = [parameter for _, parameter in named]
         self.names = [name for name, _ in named]
         self.shapes = [parameter.shape for _, parameter in named]
         self.sizes = [parameter.numel() for _, parameter in named]
-        self._orders = [memory_order(parameter) for _, parameter in named]
+        self._orders = [_memory_order(parameter) for _, parameter in named]
         self.vector = torch.cat([
             self.flattened(index, weight.detach()) for index, (_, weight) in enumerate(named)
         ])  # fmt: skip
@@ -70,7 +69,10 @@ class FlatPart:
     def shaped(self, index: int, piece: Tensor) -> Tensor:
         """Return one parameter's piece of a vector in the parameter's shape."""
         shape, order = self.shapes[index], self._orders[index]
-        return piece.view(shape) if order is None else permuted(piece, shape, order)
+        if order is None:
+            return piece.view(shape)
+        places = [order.index(dim) for dim in range(len(order))]
+        return piece.view([shape[dim] for dim in order]).permute(places)
 
     def flattened(self, index: int, tensor: Tensor) -> Tensor:
         """Flatten a tensor of one parameter's shape into its piece of a vector."""
@@ -80,7 +82,7 @@ class FlatPart:
     def released_gradients(self) -> list[Tensor]:
         """Return the gradient that autograd made for each parameter, flattened in memory order."""
         found = []
-        for index, parameter in enumerate(self._parameters):
+        for index, parameter in enumerate(self.parameters):
             gradient = parameter.grad
             if gradient is None:
                 gradient = torch.zeros_like(parameter)
@@ -93,7 +95,7 @@ class FlatPart:
     def name_without_gradient(self) -> str | None:
         """Return the first parameter whose kept gradient is not a view of the gradient vector."""
         begin = self.gradient.data_ptr()
-        found = zip(self.names, self._parameters, self._places, strict=True)
+        found = zip(self.names, self.parameters, self._places, strict=True)
         for name, parameter, place in found:
             gradient = parameter.grad
             is_there = gradient is not None and gradient.data_ptr() == begin + place
@@ -109,16 +111,6 @@ class FlatPart:
             if named[name].data_ptr() != begin + place and named[name].numel():
                 return name
         return None
-
-    def take_gradients(self, gradients: Sequence[Tensor]) -> None:
-        """Set the gradients of the parameters to copies of these."""
-        for parameter, gradient in zip(self._parameters, gradients, strict=True):
-            parameter.grad = torch.empty_like(parameter).copy_(gradient)
-
-    def release_gradients(self) -> None:
-        """Drop the gradients."""
-        for parameter in self._parameters:
-            parameter.grad = None
 
     def slices(self, names: Collection[str]) -> list[slice]:
         """Return the slices of the vector that hold the parameters with these names."""
@@ -169,8 +161,8 @@ class FlatParameters:
         """Clear the accumulated gradients."""
         for part in self.parts:
             part.gradient.zero_()
-            if not self.keeps_gradients:
-                part.release_gradients()
+            for parameter in () if self.keeps_gradients else part.parameters:
+                parameter.grad = None
 
     def load_gradients(self, named: Mapping[str, Tensor]) -> None:
         """Set the accumulated gradients to these."""
@@ -179,7 +171,8 @@ class FlatParameters:
             return
         self.check(named, finite=False)
         for part in self.parts:
-            part.take_gradients([named[name] for name in part.names])
+            for name, parameter in zip(part.names, part.parameters, strict=True):
+                parameter.grad = torch.empty_like(parameter).copy_(named[name])
 
     def set_frozen(self, name: str, is_frozen: bool) -> None:
         """Freeze a group, or unfreeze it."""
@@ -281,6 +274,16 @@ def fused_pieces(pieces: list[slice]) -> list[slice]:
         for piece in pieces
         for start in range(piece.start, piece.stop, size)
     ]
+
+
+def _memory_order(weight: Tensor) -> list[int] | None:
+    """Return the dimensions of a weight in memory order, outermost first; None if it is contiguous."""
+    if weight.is_contiguous():
+        return None
+    strides = weight.stride()
+    order = sorted(range(weight.ndim), key=lambda dim: -strides[dim])
+    # A weight with gaps or overlapping memory is laid out contiguously.
+    return order if weight.permute(order).is_contiguous() else None
 
 
 def _refuse_lazy(module: nn.Module) -> None:

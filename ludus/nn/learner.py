@@ -68,9 +68,8 @@ class Learner:
         """
         self.module, self.precision = module, precision
         self._modal = [] if called is not None else parts_with_modes(module)
-        self._called = module if called is None else called
         self.forward: Forward = module if called is None else called.forward
-        self._call_with = CallWith(self._called)
+        self._call_with = CallWith(module if called is None else called)
         self._prefix = "" if called is None else "module."
         self.flat = FlatParameters(module, groups, keeps_gradients=keeps_gradients)
         self.module_state = ModuleState(module, without=self.flat.names)
@@ -78,8 +77,7 @@ class Learner:
         # The compiled update works on these very tensors, so a replaced buffer is copied into them.
         self._buffers = {self._prefix + name: buffer for name, buffer in module.named_buffers()}
         self.optimizer = make_optimizer(config, module, self.flat, undecayed=undecayed, given=given)
-        self._device = self.flat.device
-        self.scaling = LossScale(self._device, is_on=precision == "float16")
+        self.scaling = LossScale(self.flat.device, is_on=precision == "float16")
         # In bfloat16 an average over many steps would stall: each increment is below the last digit.
         mean_in = torch.float32 if precision == "bfloat16_pure" else None
         self.ema = None if ema_decay is None else Ema(self.flat, ema_decay, dtype=mean_in)
@@ -105,8 +103,7 @@ class Learner:
 
     def bound(self, vectors: Vectors, buffers: dict[str, Tensor] | None = None) -> Forward:
         """Return the network as a function of its inputs; updated buffers are left in `buffers`."""
-        named = self.flat.by_name(vectors).items()
-        weights = {self._prefix + name: weight for name, weight in named}
+        weights = {self._prefix + name: one for name, one in self.flat.by_name(vectors).items()}
 
         def forward(*inputs: Tensor) -> Any:
             with self.autocast():
@@ -116,7 +113,9 @@ class Learner:
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Return the autocast context of the network's precision."""
-        return _PLAIN if self.precision == "float32" else autocast_in(self.precision, self._device)
+        if self.precision == "float32":
+            return _PLAIN
+        return autocast_in(self.precision, self.flat.device)
 
     def step(
         self,
@@ -139,7 +138,11 @@ class Learner:
             self._keep_fresh(fresh, self._sign_of(loss, norm))
             return loss, norm, aux
         loss, aux, before = self._backward(loss_fn, in_train_mode)
-        norm = self.gradient_step.take(self.flat.gradients, learning_rate, share)
+        gradients = self.flat.gradients
+        ready = self.gradient_step.prepare(gradients, share)
+        _, stays, scale, released, _ = ready
+        self.optimizer.step(learning_rate, stays=stays, grad_scale=scale, released=released)
+        norm = self.gradient_step.finish(gradients, ready)
         if before:
             self._guarded.restore_unless(self._sign_of(loss, norm), before)
         return loss, norm, aux
@@ -189,9 +192,8 @@ class Learner:
             set_mode(self._modal, False)
             return self.scaling.scaled(loss), (loss, aux, fresh)
 
-        gradients, (_, (loss, aux, fresh)) = grad_and_value(of_vectors, has_aux=True)(
-            self.flat.vectors
-        )
+        differentiate = grad_and_value(of_vectors, has_aux=True)
+        gradients, (_, (loss, aux, fresh)) = differentiate(self.flat.vectors)
         return loss.detach(), aux, gradients, fresh
 
     def _keep_fresh(self, fresh: Mapping[str, Tensor], sign: Tensor) -> None:
@@ -294,6 +296,5 @@ class Learner:
 
     @property
     def _more(self) -> list[str]:
-        """The keys that are saved next to weights and moments."""
         more = {"ema": self.ema, "scaler": self.scaling.is_on, "frozen": self.flat.frozen}
         return [name for name, there in more.items() if there]

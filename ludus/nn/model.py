@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -30,6 +30,12 @@ CLASS_LOSSES: tuple[Loss, ...] = ("cross_entropy", "binary_cross_entropy")
 """The losses of classifiers, which have an accuracy."""
 FROM_MODEL: Loss = "from_model"
 """The loss of a model that computes it itself, as transformers models do."""
+_BY_ELEMENT: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "mse": functional.mse_loss,
+    "l1": functional.l1_loss,
+    "smooth_l1": functional.smooth_l1_loss,
+    "binary_cross_entropy": functional.binary_cross_entropy_with_logits,
+}
 
 
 class Model:
@@ -213,23 +219,15 @@ def compute_loss(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean loss of a batch."""
     if kind == "cross_entropy":
         return functional.cross_entropy(outputs, targets)
+    if kind == FROM_MODEL:
+        raise ConfigError(
+            "'loss' is from_model, which this use of a model cannot compute from outputs and targets;"
+            " name one of ludus's losses"
+        )
     # Targets keep their precision, whatever the network computes in.
     outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
     targets = targets.to(outputs.dtype).reshape(outputs.shape)
-    match kind:
-        case "mse":
-            return functional.mse_loss(outputs, targets)
-        case "l1":
-            return functional.l1_loss(outputs, targets)
-        case "smooth_l1":
-            return functional.smooth_l1_loss(outputs, targets)
-        case "binary_cross_entropy":
-            return functional.binary_cross_entropy_with_logits(outputs, targets)
-        case "from_model":
-            raise ConfigError(
-                "'loss' is from_model, which this use of a model cannot compute from outputs and targets;"
-                " name one of ludus's losses"
-            )
+    return _BY_ELEMENT[kind](outputs, targets)
 
 
 def count_correct(kind: Loss, outputs: Tensor, targets: Tensor) -> Tensor:

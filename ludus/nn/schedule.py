@@ -13,7 +13,7 @@ from ludus.config.base import Count, StrictConfig
 from ludus.config.registry import find
 from ludus.config.sections import registered, validate
 from ludus.core import states
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import LudusError
 
 # No useful rate or fraction is higher; a step at such a learning rate might overflow.
 HIGHEST = 1000.0
@@ -76,15 +76,6 @@ def too_long(schedule: ScheduleConfig, path: str, run_steps: int, unit: str) -> 
 def highest(schedule: ScheduleConfig, initial: float) -> float:
     """Return the highest value of a schedule from this initial value; infinite if unknown."""
     return schedule.highest(initial)
-
-
-def all_warm_up(warmup_steps: int, total_steps: int | None) -> Iterator[str]:
-    """Yield a problem if the warm-up takes the whole schedule."""
-    if total_steps is not None and warmup_steps >= total_steps:
-        yield (
-            f"'warmup_steps' is {warmup_steps}, which leaves nothing of 'total_steps' {total_steps};"
-            " make it smaller"
-        )
 
 
 class Schedule:
@@ -164,7 +155,9 @@ class Scheduler(Schedule):
         self, config: StrictConfig | Mapping[str, Any], *, initial: float, run_steps: int
     ) -> None:
         if isinstance(config, Mapping):
-            config = validate(_Read, {"schedule": dict(config)}, source="Scheduler").schedule
+            config = validate(
+                _ScheduleAlone, {"schedule": dict(config)}, source="Scheduler"
+            ).schedule
         super().__init__(config, initial=initial, run_steps=run_steps)
         self.data: dict[str, Any] = {}
         """Yours to fill with numbers, text, lists, dicts, tensors and arrays."""
@@ -183,17 +176,8 @@ class Scheduler(Schedule):
         self.data.update(saved)
 
 
-class _Read(StrictConfig):
+class _ScheduleAlone(StrictConfig):
     """A schedule's config by itself, so that its mistakes are reported as those of a file are."""
 
     schedule: ScheduleSection
     """The schedule."""
-
-
-def check_first_value(given: float, initial: float) -> None:
-    """Raise ConfigError unless a schedule begins at the initial value it was given."""
-    if given != initial:
-        raise ConfigError(
-            f"the schedule's points begin at {given:g}, but the value it belongs"
-            f" to is {initial:g}; make them the same"
-        )

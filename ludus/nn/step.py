@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,6 +16,21 @@ from ludus.nn.scaling import LossScale
 # Given a finite gradient, no learning rate below this, even times the weight decay, can make float32
 # weights overflow.
 STEEP = 1.0
+
+
+class Prepared(NamedTuple):
+    """A step that the optimizer is about to take."""
+
+    norm: Tensor
+    """The norm of the gradients."""
+    stays: Vectors
+    """For each part 1 if it takes no step."""
+    grad_scale: Tensor | None
+    """The number that clipping divides the gradients by."""
+    released: Sequence[Sequence[Tensor]] | None
+    """The gradients of all parameters of each part, if they are not kept in vectors."""
+    before: list[tuple[Tensor, Tensor]]
+    """What the step changes, with a copy, if it may have to be undone."""
 
 
 class GradientStep:
@@ -60,14 +76,14 @@ class GradientStep:
         """Return whether a step at this rate keeps weights finite, or is undone if it does not."""
         return self.is_steep or learning_rate * self._steepness <= STEEP
 
-    def take(self, gradients: Vectors, learning_rate: Tensor, share: Tensor | None) -> Tensor:
-        """Step along the gradients, then clear them; return their norm, not finite if no step was taken."""
-        optimizer, scaling, vectors = self.optimizer, self.scaling, self.flat.vectors
+    def prepare(self, gradients: Vectors, share: Tensor | None) -> Prepared:
+        """Unscale the gradients and return the arguments of the optimizer's step along them."""
+        scaling = self.scaling
         released = None
         if not self.flat.keeps_gradients:
             released = [part.released_gradients() for part in self.flat.parts]
-        whole = gradients if released is None else [one for part in released for one in part]
         if scaling.is_on or share is not None:
+            whole = gradients if released is None else [one for part in released for one in part]
             self._reduce(whole, share)
         norm = self._norm([[one] for one in gradients] if released is None else released)
         # 0 if the norm is finite, else 1, in two operations.
@@ -77,33 +93,41 @@ class GradientStep:
         scale = None
         if (limit := self.max_grad_norm) is not None:
             scale = (norm / limit).clamp_min_(1.0)
-        moved: list[Tensor] = []
-        if self.is_steep:
-            moved = [*vectors, *optimizer.changed()]
-        before = [tensor.clone() for tensor in moved]
-        stays = self._stays(found_inf)
-        if torch.compiler.is_compiling():
-            optimizer.step_traced(gradients, learning_rate, stays=stays, grad_scale=scale)
-        elif released is not None:
-            optimizer.step(learning_rate, stays=stays, grad_scale=scale, released=released)
-        else:
-            optimizer.step(learning_rate, stays=stays, grad_scale=scale)
+        moved = [*self.flat.vectors, *self.optimizer.changed()] if self.is_steep else []
+        before = [(tensor, tensor.clone()) for tensor in moved]
+        return Prepared(norm, self._stays(found_inf), scale, released, before)
+
+    def finish(self, gradients: Vectors, step: Prepared) -> Tensor:
+        """Undo a step after which a weight is not finite, update the EMA and clear the gradients.
+
+        Return the norm of the gradients, not finite if no step was taken.
+        """
+        norm, stays, _, released, before = step
         if before:
             is_finite = self._is_finite()
-            for tensor, old in zip(moved, before, strict=True):
+            for tensor, old in before:
                 tensor.copy_(torch.where(is_finite.to(tensor.device), tensor, old))
-            optimizer.keep_if(is_finite)
+            self.optimizer.keep_if(is_finite)
             norm = norm / is_finite
-            found_inf.copy_(~torch.isfinite(norm))
-            stays = self._stays(found_inf)
+            stays = self._stays(self._found_inf.copy_(~torch.isfinite(norm)))
         if self.ema is not None:
-            self.ema.follow(vectors, stays)
+            self.ema.follow(self.flat.vectors, stays)
         if released is not None:
             self.flat.clear_gradients()
             return norm
         for gradient in gradients:
             gradient.zero_()
         return norm
+
+    def take(self, gradients: Vectors, learning_rate: Tensor, share: Tensor | None) -> Tensor:
+        """Take the whole step along these gradients; return their norm, as `finish` does."""
+        step = self.prepare(gradients, share)
+        _, stays, scale, released, _ = step
+        if torch.compiler.is_compiling():
+            self.optimizer.step_traced(gradients, learning_rate, stays=stays, grad_scale=scale)
+        else:
+            self.optimizer.step(learning_rate, stays=stays, grad_scale=scale, released=released)
+        return self.finish(gradients, step)
 
     def _reduce(self, gradients: Vectors, share: Tensor | None) -> None:
         """Unscale the gradients of float16, and turn a sum over batches into the mean."""

@@ -14,7 +14,6 @@ from ludus.config.registry import find
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.flat import FlatParameters, Vectors
-from ludus.nn.lent_gradients import LentGradients
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.optimizers._rule import OptimizerConfig, Rule
 from ludus.nn.torch_state import read_state, refuse_unsaved, try_state, write_state
@@ -170,12 +169,23 @@ class TorchOptimizer(Optimizer):
             else:
                 group["lr"] = rate * factor
         self._before = copy.deepcopy(self._state())
-        with self._only(moving):
+        gradients, weights = (
+            self._flat.by_name(self._flat.gradients),
+            self._flat.by_name(self._flat.vectors),
+        )
+        for name, one in self._named.items():
+            one.grad = gradients[name] if name in moving else None
+        try:
             self.made.step()
+        finally:
+            for name, one in self._named.items():
+                one.grad = gradients[name]
+                if one.data_ptr() != weights[name].data_ptr():
+                    raise LudusError(
+                        f"the optimizer {self.name} put another tensor in the place of the parameter"
+                        f" '{name}'; let it change parameters in place"
+                    )
         self._steps += 1
-
-    def _only(self, moving: Collection[str]) -> LentGradients:
-        return LentGradients(self._flat, self._named, moving, self.name)
 
     def keep_if(self, is_finite: Tensor) -> None:
         """Restore the state before the last step if a weight is not finite after it."""

@@ -6,15 +6,16 @@ Nothing is downloaded, no code in a model's folder is run, and weights are read 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from ludus.config.base import Fraction, Positive, PositiveFloat, StrictConfig
 from ludus.config.optional import optional
 from ludus.core.errors import ConfigError, nearest
 
@@ -69,19 +70,29 @@ def load(auto_class: str, path: str, values: Mapping[str, Any]) -> tuple[nn.Modu
     return network, sorted(info["missing_keys"])
 
 
-def with_lora(
-    network: nn.Module,
-    *,
-    r: int,
-    alpha: float,
-    dropout: float,
-    bias: str,
-    target_modules: Sequence[str] | None,
-    modules_to_save: Sequence[str],
-) -> nn.Module:
+class LoraConfig(StrictConfig):
+    """Low-rank adapters (LoRA, PEFT): the base is frozen, and small matrices next to its layers learn."""
+
+    kind: Literal["lora"]
+    """Low-rank adaptation."""
+    r: Positive
+    """The rank of the adapters: the inner dimension of the two matrices of each."""
+    alpha: PositiveFloat
+    """The scale of an adapter: its output is multiplied by alpha / r."""
+    dropout: Fraction
+    """The dropout rate: the fraction of an adapter's inputs zeroed while training."""
+    target_modules: list[str] | None
+    """The names, or endings of names, of the layers that get an adapter; null takes PEFT's default."""
+    modules_to_save: list[str]
+    """Layers that are trained and saved whole, such as a new classifier."""
+    bias: Literal["none", "all", "lora_only"]
+    """The biases of the base that are trained too: none, all, or those of the layers with an adapter."""
+
+
+def with_lora(network: nn.Module, adapter: LoraConfig) -> nn.Module:
     """Return the network with LoRA adapters; all but these and modules_to_save is frozen."""
     layers = {part for name, _ in network.named_modules() for part in name.split(".")}
-    for name in modules_to_save:
+    for name in adapter.modules_to_save:
         if name not in layers:
             raise ConfigError(
                 f"'model.adapter.modules_to_save' has {name}, which is no layer of the model."
@@ -89,17 +100,11 @@ def with_lora(
             )
     peft = optional("peft", key="model.adapter", extra="huggingface")
     with _told("model.adapter"):
-        found: nn.Module = peft.get_peft_model(
-            network,
-            peft.LoraConfig(
-                r=r,
-                lora_alpha=alpha,
-                lora_dropout=dropout,
-                bias=bias,
-                target_modules=None if target_modules is None else [*target_modules],
-                modules_to_save=[*modules_to_save] or None,
-            ),
-        )
+        config = peft.LoraConfig(
+            r=adapter.r, lora_alpha=adapter.alpha, lora_dropout=adapter.dropout, bias=adapter.bias,
+            target_modules=adapter.target_modules, modules_to_save=adapter.modules_to_save or None,
+        )  # fmt: skip
+        found: nn.Module = peft.get_peft_model(network, config)
     return found
 
 

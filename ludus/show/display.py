@@ -18,7 +18,7 @@ from ludus.show.names import is_evaluation
 from ludus.show.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
 from ludus.show.plain import PlainDisplay
 from ludus.show.terminal import clean, warn
-from ludus.show.wording import Score, Value
+from ludus.show.wording import ShownScore, Value
 
 KINDS = ("auto", "rich", "minimal", "plain", "none")
 
@@ -34,7 +34,8 @@ def make_display(
     """
     console = Console() if console is None else console
     if kind == "auto":
-        kind = "rich" if _can_redraw(console) else "plain"
+        is_plain = console.is_dumb_terminal or console.options.ascii_only
+        kind = "rich" if is_terminal(console.file) and not is_plain else "plain"
     if kind == "rich":
         return LiveDisplay(about, plan, console, draw_panels)
     if kind == "minimal":
@@ -44,11 +45,6 @@ def make_display(
     if kind == "none":
         return NoDisplay(plan)
     raise ConfigError(f"settings.display is '{kind}'.{nearest(kind, KINDS)}")
-
-
-def _can_redraw(console: Console) -> bool:
-    is_plain = console.is_dumb_terminal or console.options.ascii_only
-    return is_terminal(console.file) and not is_plain
 
 
 class NoDisplay(Display):
@@ -72,7 +68,7 @@ class LiveDisplay(Display):
         self._about = {self._clean(name): self._clean(text) for name, text in about.items()}
         self._memory = Memory()
         self._metrics: dict[str, Value] = {}
-        self._scores: dict[str, Score] = {}
+        self._scores: dict[str, ShownScore] = {}
         self._counters: dict[str, int] = {}
         self._live: SteadyLive | None = None
 
@@ -100,7 +96,7 @@ class LiveDisplay(Display):
         for name, value in record.items():
             name = self._clean(name)
             if is_evaluation(name):
-                scores[name] = Score.after(scores.get(name), name, value)
+                scores[name] = ShownScore.after(scores.get(name), name, value)
             else:
                 metrics[name] = value
         self._metrics, self._scores, self._counters = metrics, scores, dict(counters)

@@ -20,7 +20,7 @@ from rich.text import Text
 from ludus.show.names import telling_first
 from ludus.show.progress import Place
 from ludus.show.terminal import clean
-from ludus.show.wording import Score, Value, number, pace, shorten, where
+from ludus.show.wording import ShownScore, Value, number, pace, shorten, where
 
 _SHORTEST = 3  # a panel of one row, with its border
 _NARROWEST, _WIDE, _TALL = 20, 80, 15
@@ -35,7 +35,7 @@ class Scene:
     place: Place
     counters: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Value] = field(default_factory=dict)
-    scores: Mapping[str, Score] = field(default_factory=dict)
+    scores: Mapping[str, ShownScore] = field(default_factory=dict)
     memory: Mapping[str, str] = field(default_factory=dict)
     phase: tuple[str, int, int] | None = None
 
@@ -129,7 +129,7 @@ def _progress_rows(scene: Scene) -> list[_Row]:
     return rows
 
 
-def _score_row(name: str, score: Score) -> _Row:
+def _score_row(name: str, score: ShownScore) -> _Row:
     if score.best is not None and score.best == score.last:
         return [Text(name), Text(number(score.last), style="green"), Text("best", style="green")]
     if score.best is not None:

@@ -20,7 +20,7 @@ _MOST_FIGURES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class ShownScore:
     """One evaluation metric: its last value, the previous one, and the best if it has one."""
 
     last: Value
@@ -28,7 +28,7 @@ class Score:
     best: float | None = None
 
     @classmethod
-    def after(cls, before: Score | None, name: str, value: Value) -> Score:
+    def after(cls, before: ShownScore | None, name: str, value: Value) -> ShownScore:
         """Return the score of this metric after one more value."""
         best, sign = before.best if before else None, better(name)
         if sign and isinstance(value, int | float) and math.isfinite(value):

@@ -153,7 +153,7 @@ def test_an_unknown_kind_is_told_with_the_nearest_name_and_the_way_to_a_plugin()
 
 
 @pytest.mark.parametrize(
-    "kind", ["os.system", "ludus.cli.commands", "base", "_tables", "..", "/etc/passwd"]
+    "kind", ["os.system", "ludus.cli.commands", "base", "_table", "..", "/etc/passwd"]
 )
 def test_a_config_can_never_make_ludus_import_something(kind: str) -> None:
     before = set(sys.modules)

@@ -16,7 +16,7 @@ import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.memory import make_batches
 from ludus.data.sources import image_folder
-from ludus.data.sources._pictures import View, decode, random_box
+from ludus.data.sources._pictures import PictureView, decode, random_box
 from ludus.testing import trainers
 from tests.data.files import load, picture, truncate, write_pictures
 from tests.supervised.conftest import QUIET, lines
@@ -72,11 +72,11 @@ def test_the_centre_is_cropped_as_pillow_would_by_hand(tmp_path: Path) -> None:
 
     image = picture(1, size=(60, 40), green=9)
     image.save(tmp_path / "a.png")
-    view = View(20, 20, 3, 20, None, None, 0.0)
+    view = PictureView(20, 20, 3, 20, None, None, 0.0)
     found = decode((tmp_path / "a.png").read_bytes(), view)
     slow = image.resize((20, 20), Image.Resampling.BILINEAR, box=(10, 0, 50, 40))
     assert np.array_equal(found.permute(1, 2, 0).numpy(), np.array(slow))
-    grey = decode((tmp_path / "a.png").read_bytes(), View(10, 30, 1, None, None, None, 0.0))
+    grey = decode((tmp_path / "a.png").read_bytes(), PictureView(10, 30, 1, None, None, None, 0.0))
     assert grey.shape == (1, 10, 30)
 
 
@@ -84,7 +84,7 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path) -> Non
     image = picture(3, size=(640, 480), green=90)
     image.save(tmp_path / "a.jpg", quality=95)
     image.save(tmp_path / "a.png")
-    view = View(24, 24, 3, 24, None, None, 0.0)
+    view = PictureView(24, 24, 3, 24, None, None, 0.0)
     jpeg, exact = (decode((tmp_path / f"a.{kind}").read_bytes(), view) for kind in ("jpg", "png"))
     assert (jpeg.int() - exact.int()).abs().max() <= 6
 
@@ -92,7 +92,7 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path: Path) -> Non
 def test_odd_pictures_are_converted(tmp_path: Path) -> None:
     from PIL import Image
 
-    view = View(6, 6, 3, None, None, None, 0.0)
+    view = PictureView(6, 6, 3, None, None, None, 0.0)
     deep = Image.fromarray(np.full((9, 9), 0x8000, np.uint16))
     clear = picture(1).convert("RGBA")
     indexed = picture(1).quantize(8)

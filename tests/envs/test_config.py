@@ -15,7 +15,7 @@ from ludus.config.registry import _REGISTERED
 from ludus.config.sections import StrictConfig, validate
 from ludus.core.errors import ConfigError
 from ludus.envs.config import make_env
-from ludus.envs.kinds.gymnasium import GymnasiumEnv
+from ludus.envs.kinds.gymnasium import RegisteredEnv
 from tests.rl.random_walks import gym_config, walk_config
 
 
@@ -29,7 +29,7 @@ def test_an_unknown_id_is_told_with_the_nearest_one() -> None:
     with pytest.raises(ConfigError, match="--plugin its_module"):
         make_env(gym_config("zzzzzz"))
     with pytest.raises(ConfigError, match="Did you mean 'CartPole-v1'"):
-        validate(GymnasiumEnv.Config, gym_config("CartPole-v11").model_dump(), source="x")
+        validate(RegisteredEnv.Config, gym_config("CartPole-v11").model_dump(), source="x")
 
 
 def test_an_id_can_never_make_ludus_import_something() -> None:

@@ -174,7 +174,7 @@ def test_a_manifest_of_the_first_format_is_still_read() -> None:
 
 PLUGIN = """
 from ludus.config.registry import register
-from ludus.nn.models.mlp import Mlp as Base
+from ludus.nn.models.mlp import MultiLayerPerceptron as Base
 
 @register("model", "my_net")
 class MyNet(Base):

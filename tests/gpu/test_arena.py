@@ -15,7 +15,7 @@ pytest.importorskip("torchrl")
 import ludus
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.rl_trainer import TensorDictRlTrainer
-from ludus.nn.engines.captured import CapturedCode
+from ludus.nn.engines.graph import CapturedCode
 from tests.arena.small import small_arena
 from tests.rl.odd_networks import engine_of
 

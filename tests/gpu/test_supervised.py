@@ -11,7 +11,7 @@ import torch
 import ludus
 from ludus.core.errors import Diverged
 from ludus.data.batches.splits import Examples
-from ludus.nn.engines.captured import CapturedCode
+from ludus.nn.engines.graph import CapturedCode
 from ludus.testing import trainers
 
 pytestmark = [

@@ -161,7 +161,7 @@ def test_what_named_modules_compute_is_not_kept_and_the_numbers_are_the_same(kin
             lambda t, k=kept: k.append(t) or t, lambda t: t
         )
         with hooks:
-            outcome.trainer.update.learner._called(outcome.batches[0], 0)
+            outcome.trainer.update.learner.forward(outcome.batches[0], 0)
         sizes.append(sum(one.numel() for one in kept))
     assert sizes[1] < sizes[0]
     with pytest.raises(ConfigError, match="the network has no module of that name"):

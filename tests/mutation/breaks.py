@@ -203,7 +203,7 @@ _NN = [
     (_RULE, "if self.rate == 1.0 else learning_rate * self.rate", "if self.rate else 0.0"),
     (_SCHEDULES, "return float(initial * (step + 1) / self._warmup_steps)", "return initial"),
     (_SCHEDULES, "step -= self._warmup_steps", "step -= 0"),
-    ("ludus/nn/schedules/linear.py", "share = 1 - min(", "share = 1 - 0 * min("),
+    ("ludus/nn/schedules/_table.py", "share = 1 - min(", "share = 1 - 0 * min("),
     (_FLAT, "states.like(named, name, piece, finite=finite)", "pass"),
     (_MODEL, "module.training = mode", "pass"),
     (_TAPE, "own.copy_(value)  # type: ignore[arg-type]", "pass"),

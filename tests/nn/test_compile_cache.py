@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ludus.nn.engines.cache import VARIABLE
+from ludus.nn.engines.compiled import CACHE_VARIABLE as VARIABLE
 
 SCRIPT = """
 import sys, torch

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.nn.engines import compiled
-from ludus.nn.engines.captured import CapturedCode, leaves_of
 from ludus.nn.engines.compiled import CompiledMethod
+from ludus.nn.engines.graph import CapturedCode, leaves_of
 
 
 class Owner:

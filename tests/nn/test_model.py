@@ -15,7 +15,7 @@ import ludus
 from ludus import Evaluator, Model
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.model import compute_loss, count_correct
-from ludus.nn.models.mlp import Mlp
+from ludus.nn.models.mlp import MultiLayerPerceptron
 
 CONFIG: dict[str, Any] = {
     "kind": "mlp",
@@ -31,8 +31,8 @@ CONFIG: dict[str, Any] = {
 @pytest.mark.covers("000-M2")
 def test_a_model_is_built_from_a_dict_or_a_typed_config() -> None:
     """Built as Model(model_config)."""
-    from_dict, typed = Model(CONFIG), Model(Mlp.Config(**CONFIG))
-    assert isinstance(from_dict.model, Mlp)
+    from_dict, typed = Model(CONFIG), Model(MultiLayerPerceptron.Config(**CONFIG))
+    assert isinstance(from_dict.model, MultiLayerPerceptron)
     assert from_dict.architecture == typed.architecture == "mlp"
     assert from_dict.config == typed.config
     assert from_dict(torch.zeros(2, 4)).shape == (2, 3)

@@ -11,13 +11,13 @@ from gymnasium import spaces
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.envs.config import WrapperSection
-from ludus.envs.kinds.gymnasium import GymnasiumEnv
+from ludus.envs.kinds.gymnasium import RegisteredEnv
 
 
-def gym_config(name: str, wrappers: Any = (), **changes: Any) -> GymnasiumEnv.Config:
+def gym_config(name: str, wrappers: Any = (), **changes: Any) -> RegisteredEnv.Config:
     """Return the section of an env of gymnasium."""
     whole = {"kind": "gymnasium", "id": name, "kwargs": {}, "max_episode_steps": None}
-    return GymnasiumEnv.Config.model_validate(whole | {"wrappers": list(wrappers)} | changes)
+    return RegisteredEnv.Config.model_validate(whole | {"wrappers": list(wrappers)} | changes)
 
 
 class RandomWalkConfig(StrictConfig):

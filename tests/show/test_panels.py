@@ -13,7 +13,7 @@ from rich.console import Console
 
 from ludus.show.panels import Memory, Scene, draw_line, draw_panels
 from ludus.show.progress import OpenLoop, Place
-from ludus.show.wording import Score, better, clean, duration, number, pace, shorten
+from ludus.show.wording import ShownScore, better, clean, duration, number, pace, shorten
 
 ABOUT = {"run": "runs/digits", "seed": "0", "device": "cpu (2 threads)", "logs": "[red]x"}
 
@@ -31,16 +31,18 @@ def a_scene(num_metrics: int = 3, num_scores: int = 3) -> Scene:
         place=Place(loops, "update", 0.09, 41.0, 400.0),
         counters={"opt_steps": 12345, "env_steps": 0},
         metrics={f"train/metric_{index}": index / 7 for index in range(num_metrics)},
-        scores={f"validation/loss_{index}": Score(0.5, 0.6, 0.4) for index in range(num_scores)},
+        scores={
+            f"validation/loss_{index}": ShownScore(0.5, 0.6, 0.4) for index in range(num_scores)
+        },
         memory={"memory": "1.0 GB of 8.0 GB"},
     )
 
 
 def test_best_is_the_lowest_loss_and_the_highest_accuracy_and_nothing_for_a_spread():
-    loss: Score | None = None
+    loss: ShownScore | None = None
     for value in (0.5, 0.2, float("nan"), 0.3):
-        loss = Score.after(loss, "validation/loss", value)
-    assert loss == Score(0.3, pytest.approx(float("nan"), nan_ok=True), 0.2)
+        loss = ShownScore.after(loss, "validation/loss", value)
+    assert loss == ShownScore(0.3, pytest.approx(float("nan"), nan_ok=True), 0.2)
     names = ("epoch_accuracy", "ep_rew_mean", "rew_std", "win_rate", "regret", "speed")
     assert [better(f"eval/{name}") for name in names] == [1, 1, 0, 1, -1, 0]
 

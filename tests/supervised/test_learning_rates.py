@@ -14,9 +14,8 @@ from ludus import Trainer, register
 from ludus.core.errors import ConfigError, LudusError
 from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, ScheduleConfig
-from ludus.nn.schedules.one_cycle import OneCycle
+from ludus.nn.schedules._table import OneCycleSchedule, WarmRestarts
 from ludus.nn.schedules.plateau import Plateau, PlateauSchedule
-from ludus.nn.schedules.warm_restarts import WarmRestarts
 from ludus.testing import trainers
 from tests.supervised.conftest import Tiny, history, lines
 
@@ -51,7 +50,7 @@ def test_one_cycle_gives_the_numbers_of_torch(total: int, shape: Any, three_phas
             final_div_factor=100.0, cycle_momentum=False,
         )  # fmt: skip
 
-    config = OneCycle(
+    config = OneCycleSchedule.Config(
         kind="one_cycle", peak=0.4, final=0.05 / 100, rising_share=0.3, shape=shape,
         three_phases=three_phases, total_steps=None,
     )  # fmt: skip
@@ -61,7 +60,7 @@ def test_one_cycle_gives_the_numbers_of_torch(total: int, shape: Any, three_phas
 
 @pytest.mark.parametrize(("period", "factor"), [(5, 1), (3, 2), (1, 3)])
 def test_warm_restarts_give_the_numbers_of_torch(period: int, factor: int) -> None:
-    config = WarmRestarts(
+    config = WarmRestarts.Config(
         kind="warm_restarts", warmup_steps=0, final=0.01, first_period=period, period_factor=factor
     )
     schedule = Schedule(config, initial=0.2, run_steps=60)

@@ -16,14 +16,14 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import OptimizerConfig
-from ludus.nn.optimizers.given import Given
+from ludus.nn.optimizers._table import GivenOptimizer
 from ludus.nn.torch_optimizer import TorchOptimizer
 from ludus.testing import trainers
 from tests.nn.test_more_optimizers import losses, network, rate
 from tests.supervised.conftest import Tiny, history, lines
 
 RATE = 0.02
-GIVEN = Given(kind="given", learning_rate=RATE)
+GIVEN = GivenOptimizer.Config(kind="given", learning_rate=RATE)
 
 
 class Signs(torch.optim.Optimizer):

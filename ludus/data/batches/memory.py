@@ -36,6 +36,7 @@ class Batches(Protocol):
     @property
     def is_repeatable(self) -> bool:
         """Whether reading the first batch consumes nothing."""
+        return True
 
     def start(self, epoch: int) -> None:
         """Begin an epoch, in its own order."""
@@ -54,15 +55,19 @@ class Batches(Protocol):
 
     def ask_twice(self) -> str | None:
         """Return the problem if the same examples, read twice, differ."""
+        return None
 
     def inexact_because(self) -> Sequence[str]:
         """Return why a resumed epoch may differ; empty if it does not."""
+        return ()
 
     def changed_later(self) -> Sequence[str]:
         """Return the problem if the same examples differed in a later epoch."""
+        return ()
 
     def news(self) -> Sequence[str]:
         """Return the problems found with files since the last call, one sentence each."""
+        return ()
 
     def digest(self) -> str | None:
         """Return a digest of the data, after they were read twice; None if there is none."""
@@ -77,8 +82,8 @@ _PREFETCH = 2
 _SMALL = 256 << 20
 
 
-class MemoryBatches:
-    """Batches of examples in memory, gathered on their device."""
+class MemoryBatches(Batches):
+    """Batches of examples in memory, gathered on their device; the same examples at every reading."""
 
     def __init__(
         self,
@@ -137,30 +142,12 @@ class MemoryBatches:
     def has_ended(self) -> bool:
         return self.position >= self._length
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether reading the first batch consumes nothing."""
-        return True
-
     def close(self) -> None:
         """Do nothing: no other process loads."""
 
     def digest(self) -> str | None:
         """Return a digest of the tensors."""
         return digest_of(self._tensors)
-
-    def changed_later(self) -> Sequence[str]:
-        return ()
-
-    def news(self) -> Sequence[str]:
-        return ()
-
-    def ask_twice(self) -> str | None:
-        """Return None: tensors in memory always give the same examples."""
-        return None
-
-    def inexact_because(self) -> Sequence[str]:
-        return ()
 
     def state_dict(self) -> dict[str, Any]:
         return {"epoch": self.epoch, "position": self.position}

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import CheckpointError, ConfigError, LudusError, nearest
+from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.replay.segments import RingPieces
 from ludus.seeds import derive
 
@@ -160,12 +160,7 @@ class DeviceReplay:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy the rows back into the ring, in place."""
         states.check_keys(state, "capacity", "total", "rows", "generator")
-        capacity = states.whole(state, "capacity")
-        if capacity != self.capacity:
-            raise CheckpointError(
-                f"'{self.name}' was saved with a capacity of {capacity} and has {self.capacity} now;"
-                f" resume with {capacity}"
-            )
+        self._pieces.check_capacity(state, self.name)
         total = states.whole(state, "total")
         generator = self._read_generator(state, total)
         with states.within("rows"):

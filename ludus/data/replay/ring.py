@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core import states
-from ludus.core.errors import CheckpointError, ConfigError, LudusError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.data.replay.row_layout import RowLayout
 from ludus.data.replay.segments import RingPieces
 from ludus.data.upload import upload
@@ -226,12 +226,7 @@ class ReplayBuffer:
         """Copy the transitions back into the ring, in place."""
         names = ("capacity", "total", "transitions", "generator")
         states.check_keys(state, *names, *self._more_names)
-        capacity = states.whole(state, "capacity")
-        if capacity != self.capacity:
-            raise CheckpointError(
-                f"'{self.name}' was saved with a capacity of {capacity} and has {self.capacity} now;"
-                f" resume with {capacity}"
-            )
+        self._pieces.check_capacity(state, self.name)
         total, generator = states.whole(state, "total"), read_generator(state, "generator")
         with states.within("transitions"):
             self._pieces.load(state["transitions"], total)

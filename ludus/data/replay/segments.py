@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
+from ludus.core.errors import CheckpointError
 from ludus.store.codec import Segment
 
 # Pieces of this many rows or bytes, whichever is less, are long enough to be worth a file ...
@@ -60,6 +61,15 @@ class RingPieces:
             "pieces": list(self._made.values()),
             "tail": self._copy(*tail),
         }
+
+    def check_capacity(self, state: Mapping[str, Any], name: str) -> None:
+        """Raise CheckpointError unless a buffer of this name was saved with this capacity."""
+        capacity = states.whole(state, "capacity")
+        if capacity != self._capacity:
+            raise CheckpointError(
+                f"'{name}' was saved with a capacity of {capacity} and has {self._capacity} now;"
+                f" resume with {capacity}"
+            )
 
     def load(self, saved: Mapping[str, Any], total: int) -> None:
         """Restore what `save(total)` returned."""

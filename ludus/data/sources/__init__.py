@@ -1,1 +1,1 @@
-"""The data sets a config can name: one kind per file, found by listing this folder."""
+"""The data sets that a config can name: one per file, or several in `_table.py`, found by listing."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ludus.core.errors import ConfigError, nearest
 from ludus.data.batches.splits import Examples, Splits, split_rows
-from ludus.data.sources._tables import TableConfig, standardised
+from ludus.data.sources._splitting import TableConfig, splits_of, standardised
 
 _LARGEST = float(np.finfo(np.float32).max)
 
@@ -53,7 +53,7 @@ class FrameConfig(TableConfig):
                 yield f"'one_hot' names {name}, which is not among the features; leave it out"
 
 
-class Frame(Protocol):
+class FileFrame(Protocol):
     """A table in memory: columns by name."""
 
     @property
@@ -73,7 +73,9 @@ class Frame(Protocol):
         """Return the name of a row in an error: line 7, or row 6."""
 
 
-def split_frame(frame: Frame, config: FrameConfig, name: str, generator: torch.Generator) -> Splits:
+def split_frame(
+    frame: FileFrame, config: FrameConfig, name: str, generator: torch.Generator
+) -> Splits:
     """Return the examples of a table, split by the generator."""
     if not len(frame):
         raise ConfigError(f"'data.path' is {config.path}, which has no rows; give one at least")
@@ -95,20 +97,12 @@ def split_frame(frame: Frame, config: FrameConfig, name: str, generator: torch.G
     targets = targets if classes else targets.float()
     if config.task == "regression" and targets.shape[1] == 1:
         targets = targets[:, 0]
-
-    def part(rows: Tensor) -> Examples | None:
-        if not len(rows):
-            return None
-        return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
-
-    whole = part(train)
-    assert whole is not None
-    return Splits(
-        name, config.task, whole, part(validation), part(test), num_classes=len(classes) or None
-    )
+    examples = Examples(inputs, targets, columns=columns)
+    rows = (validation, test, train)
+    return splits_of(name, config.task, examples, rows, len(classes) or None)
 
 
-def _chosen(frame: Frame, config: FrameConfig) -> list[str]:
+def _chosen(frame: FileFrame, config: FrameConfig) -> list[str]:
     """Return the features; raise ConfigError for a column that the file does not have."""
     known = list(frame.names)
     for name in sorted({name for name in known if known.count(name) > 1}):
@@ -128,7 +122,7 @@ def _chosen(frame: Frame, config: FrameConfig) -> list[str]:
     return features
 
 
-def _targets(frame: Frame, config: FrameConfig) -> tuple[Tensor, list[str]]:
+def _targets(frame: FileFrame, config: FrameConfig) -> tuple[Tensor, list[str]]:
     """Return targets_N of classes and the sorted classes, or targets_NK of numbers and none."""
     if config.task == "regression":
         columns = []
@@ -151,7 +145,7 @@ def _targets(frame: Frame, config: FrameConfig) -> tuple[Tensor, list[str]]:
 
 
 def _feature(
-    frame: Frame, config: FrameConfig, name: str, train_rows: np.ndarray
+    frame: FileFrame, config: FrameConfig, name: str, train_rows: np.ndarray
 ) -> tuple[np.ndarray, list[str]]:
     """Return the encoded columns of a feature, values_ND, and their names."""
     remedy = "fill it in, or set data.missing to mean or zero"
@@ -184,7 +178,7 @@ def _feature(
     return column_N[:, None], [name]
 
 
-def _finite(frame: Frame, config: FrameConfig, name: str) -> np.ndarray:
+def _finite(frame: FileFrame, config: FrameConfig, name: str) -> np.ndarray:
     """Return a column of numbers within the range of float32; NaN for an empty cell."""
     remedy = "name it in data.one_hot, or leave it out of data.features"
     if name in config.targets:
@@ -200,7 +194,7 @@ def _finite(frame: Frame, config: FrameConfig, name: str) -> np.ndarray:
 
 
 def _refuse_missing(
-    frame: Frame, config: FrameConfig, name: str, is_missing_N: np.ndarray, remedy: str
+    frame: FileFrame, config: FrameConfig, name: str, is_missing_N: np.ndarray, remedy: str
 ) -> None:
     rows = np.flatnonzero(is_missing_N)
     if len(rows):

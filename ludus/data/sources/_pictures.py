@@ -65,7 +65,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class View:
+class PictureView:
     """The crop, size and augmentation of an image."""
 
     height: int
@@ -107,7 +107,7 @@ def _centred(width: int, height: int, wide: float, high: float) -> Box:
     return max(left, 0.0), max(top, 0.0), min(left + wide, width), min(top + high, height)
 
 
-def decode(data: bytes, view: View) -> Tensor:
+def decode(data: bytes, view: PictureView) -> Tensor:
     """Return the crop of an image, uint8 (C, H, W); raise whatever a decoder raises."""
     from PIL import Image
 
@@ -188,7 +188,7 @@ class Pictures(FileDataset):
         self,
         listing: Listing,
         rows: np.ndarray,
-        view: View,
+        view: PictureView,
         *,
         mean: Sequence[float],
         std: Sequence[float],

@@ -24,7 +24,7 @@ _EMPTY = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 
 
 @register("dataset", "csv")
-class Csv:
+class CsvTable:
     """A table in a CSV file: a line of column names, then one example per line."""
 
     class Config(FrameConfig):
@@ -95,7 +95,7 @@ class CsvFrame:
         if bad:
             row = bad[0]
             more = f" (and {len(bad) - 1} more lines)" if len(bad) > 1 else ""
-            line = self._line(row.number - 2) if row.number else "a line"
+            line = self.where(row.number - 2) if row.number else "a line"
             raise ConfigError(
                 f"{line} of {self._path} has {row.actual_columns} cells, not"
                 f" {row.expected_columns}{more}; correct it, or the delimiter in data.delimiter"
@@ -129,11 +129,10 @@ class CsvFrame:
         return texts
 
     def where(self, row: int) -> str:
-        """Return the line of the file that a row begins in."""
-        return self._line(row)
+        """Return the line of the file that a row begins in.
 
-    def _line(self, row: int) -> str:
-        """Count lines, because a cell may hold line breaks and empty lines are not rows."""
+        Lines are counted, because a cell may hold line breaks and empty lines are not rows.
+        """
         with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             reader, seen, start = csv.reader(file, delimiter=self._delimiter), -2, 1
             try:

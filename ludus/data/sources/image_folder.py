@@ -18,7 +18,7 @@ from ludus.core.errors import ConfigError
 from ludus.data.batches.seeded_loader import spread
 from ludus.data.batches.splits import Splits, split_rows
 from ludus.data.sources._files import existing, name_of
-from ludus.data.sources._pictures import Listing, Pictures, View, problem_of
+from ludus.data.sources._pictures import Listing, Pictures, PictureView, problem_of
 
 _SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _SPLITS = ("train", "val", "validation", "test")
@@ -148,7 +148,7 @@ class ImageFolder:
         if not len(rows):
             return None
         crop = config.random_crop if is_training else None
-        view = View(
+        view = PictureView(
             config.height, config.width, config.channels, config.resize,
             scale=None if crop is None else crop.scale,
             ratio=None if crop is None else crop.ratio,

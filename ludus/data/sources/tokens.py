@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -159,46 +160,38 @@ class TokenFile:
         return {**self.__dict__, "_map": None}
 
 
+@dataclass(frozen=True, eq=False)
 class TokenBlocks(FileDataset):
     """Blocks of tokens: consecutive, or each at a position drawn from the global generator."""
 
-    def __init__(
-        self,
-        file: TokenFile,
-        start: int,
-        stop: int,
-        *,
-        count: int,
-        block_size: int,
-        is_drawn: bool,
-        vocabulary_size: int,
-    ) -> None:
-        self._file = file
-        self._start, self._stop = start, stop
-        self._count = count
-        self._size = block_size
-        self._is_drawn = is_drawn
-        self._vocabulary_size = vocabulary_size
+    file: TokenFile
+    start: int
+    stop: int
+    _: KW_ONLY
+    count: int
+    block_size: int
+    is_drawn: bool
+    vocabulary_size: int
 
     def __len__(self) -> int:
-        return self._count
+        return self.count
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         """Return a block and the same block one token later."""
-        if self._is_drawn:
-            place = self._start + int(torch.randint(self._stop - self._start - self._size, ()))
+        if self.is_drawn:
+            place = self.start + int(torch.randint(self.stop - self.start - self.block_size, ()))
         else:
-            place = self._start + index * self._size
-        block = self._file.ids[place : place + self._size + 1]
-        found = outside(block, self._vocabulary_size)
+            place = self.start + index * self.block_size
+        block = self.file.ids[place : place + self.block_size + 1]
+        found = outside(block, self.vocabulary_size)
         if found is not None:
-            raise LudusError(self._file.refusal(place + found, self._vocabulary_size))
+            raise LudusError(self.file.refusal(place + found, self.vocabulary_size))
         ids = torch.from_numpy(block.astype(np.int64))
         return ids[:-1], ids[1:]
 
     def identity(self) -> str:
         """Return a hash of the file's size and of pieces spread over it."""
-        return f"{file_digest(self._file.path)} {self._start} {self._stop} {self._count}"
+        return f"{file_digest(self.file.path)} {self.start} {self.stop} {self.count}"
 
 
 def outside(ids: np.ndarray, vocabulary_size: int) -> int | None:

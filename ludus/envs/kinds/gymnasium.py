@@ -22,7 +22,7 @@ Scalar = str | bool | int | float | None
 
 
 @register("env", "gymnasium")
-class GymnasiumEnv:
+class RegisteredEnv:
     """Builds envs of gymnasium's registry."""
 
     class Config(StrictConfig):

@@ -17,9 +17,8 @@ import torch
 from torch import nn
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.nn.engines.attention import has_attention, one_attention
 from ludus.nn.engines.compiled import compile_method, why_no_compiler, why_not_traced
-from ludus.nn.engines.gate import is_plain, why_not_repeatable
+from ludus.nn.engines.gate import has_attention, is_plain, one_attention, why_not_repeatable
 from ludus.nn.engines.graph import Graphed
 from ludus.nn.engines.module_guard import Executed, Guarded, ModuleGuard
 from ludus.nn.engines.tape import Taped

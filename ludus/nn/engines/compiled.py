@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core.errors import LudusError
-from ludus.nn.engines.attention import one_attention
-from ludus.nn.engines.cache import use_lasting_cache
-from ludus.nn.engines.captured import CapturedCode, leaves_of
+from ludus.nn.engines.gate import one_attention
+from ludus.nn.engines.graph import CapturedCode, leaves_of
 from ludus.process.signals import ended_at_once
+from ludus.store.cache import cache_folder
 
 BACKEND = "inductor"  # the backend that compiles a trace; tests set it to eager
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 NOT_FOLLOWED = (
     "the network reads weights from a list, a dict or a closure of its own, where no others can be put in"
     " their place; read them from the layers in forward, or keep them in an nn.ParameterList"
@@ -102,6 +103,28 @@ def _why_not_followed(inputs: Sequence[Any]) -> str | None:
     return NOT_FOLLOWED if is_apart else None
 
 
+def use_lasting_cache() -> None:
+    """Keep compiled code in the cache folder of ludus, unless another one is set.
+
+    So a resumed run compiles in seconds, even after a reboot, unlike with torch's default in the temporary
+    directory. Not in the run's folder: compiled code is code, and a run directory may come from anywhere.
+    """
+    if (place := os.environ.get(CACHE_VARIABLE)) is not None:
+        from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+        # Torch itself sets the variable to its default when its compiler is imported.
+        if place != default_cache_dir():
+            return
+    try:
+        folder = cache_folder() / "compiled"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except (OSError, RuntimeError):
+        # Without a home or write access, torch uses its default.
+        return
+    if os.access(folder, os.W_OK):
+        os.environ[CACHE_VARIABLE] = str(folder)
+
+
 @contextlib.contextmanager
 def compiling() -> Iterator[None]:
     """Compile deterministically, and ignore warnings, which may be errors.
@@ -163,7 +186,7 @@ class CompiledMethod:
     def __init__(self, method: object, device: torch.device) -> None:
         self._method = method
         self._device = device
-        self._graphs: dict[tuple[Any, ...], _Graph] = {}
+        self._graphs: dict[tuple[Any, ...], _CompiledGraph] = {}
         self._called: Any = None
         self._compiled: dict[tuple[bool, ...], Callable[..., Any]] = {}
 
@@ -213,7 +236,7 @@ class CompiledMethod:
         except TorchDynamoException as error:
             raise LudusError(f"{first_line(error)}; set engine to auto, tape or eager") from error
         if self._called is not None:
-            graph = _Graph(self._called, leaves, result)
+            graph = _CompiledGraph(self._called, leaves, result)
             if graph.is_understood:
                 self._graphs[kinds] = graph
         return result
@@ -238,7 +261,7 @@ class CompiledMethod:
         return remember
 
 
-class _Graph:
+class _CompiledGraph:
     """Compiled code, its input tensors, and the positions of arguments and results among them."""
 
     def __init__(self, called: Any, arguments: list[Any], result: Any) -> None:

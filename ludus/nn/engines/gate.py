@@ -7,11 +7,19 @@ known to be safe; any other class must declare it, with `is_repeatable = True`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+import torch
 from torch import nn
 from torch.nn.modules import module as torch_module
 
+DRAWS_ON_HOST = (
+    "it draws from Python's random or from NumPy as it goes, which would be drawn once only"
+)
+_WITH_FAST_PATH = (nn.MultiheadAttention, nn.TransformerEncoderLayer, nn.TransformerEncoder)
 _KNOWN = ("torch.nn.modules.", "ludus.")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 TENSOR_HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
@@ -70,3 +78,43 @@ def _is_unusual(part: nn.Module) -> bool:
 def _is_known(kind: type) -> bool:
     # Looked up in the class itself, since a subclass may add code that does not qualify.
     return f"{kind.__module__}.".startswith(_KNOWN) or vars(kind).get("is_repeatable") is True
+
+
+class HostRandom:
+    """A snapshot of the global generators of Python and NumPy, whose draws no engine replays."""
+
+    def __init__(self) -> None:
+        self._python, self._numpy = random.getstate(), np.random.get_state(legacy=True)
+
+    def has_moved(self) -> bool:
+        """Return whether anything was drawn since the snapshot."""
+        kind, keys, *rest = np.random.get_state(legacy=True)
+        was, were, *more = self._numpy
+        is_same = (kind, *rest) == (was, *more) and np.array_equal(keys, were)
+        return not is_same or random.getstate() != self._python
+
+    def put_back(self) -> None:
+        """Restore both generators to the snapshot."""
+        random.setstate(self._python)
+        np.random.set_state(self._numpy)
+
+
+def has_attention(modules: Sequence[nn.Module]) -> bool:
+    """Return whether any of these networks has a layer with a fast path."""
+    return any(isinstance(part, _WITH_FAST_PATH) for one in modules for part in one.modules())
+
+
+@contextlib.contextmanager
+def one_attention() -> Iterator[None]:
+    """Disable torch's fast path for the block, so that attention is bit-identical across engines.
+
+    In eval mode without gradients torch's attention layers take a fast path that rounds differently, unless a
+    TorchFunctionMode is active, as it is while a tape is recorded. An update never takes the fast path, so a
+    replayed tape equals the eager update.
+    """
+    was_on = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(was_on)

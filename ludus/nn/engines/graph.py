@@ -15,6 +15,7 @@ import contextlib
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from itertools import islice
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.nn.engines.host_random import WHY_NOT, HostRandom
+from ludus.nn.engines.gate import DRAWS_ON_HOST, HostRandom
 
 _WARM_UP = 3
 _MAX_GRAPHS = 8
@@ -30,6 +31,8 @@ _MAX_GRAPHS = 8
 _MAX_COUNTED = 1000
 
 Kinds = tuple[tuple[torch.Size, torch.dtype] | None, ...]
+Nesting = tuple[tuple[type[Any], int] | None, ...]
+"""The class and length of each argument that is a list or tuple; None for a tensor or None."""
 
 
 class Graphed:
@@ -69,7 +72,7 @@ class Graphed:
         # One memory pool for all: the results of a graph are copied before another one is replayed.
         self._pool = torch.cuda.graph_pool_handle()
         self._num_calls: dict[Kinds, int] = {}
-        self._graphs: dict[Kinds, _Graph] = {}
+        self._graphs: dict[Kinds, _CapturedGraph] = {}
         self.is_possible = True
         """Whether the function can be captured, as far as is known."""
 
@@ -81,7 +84,7 @@ class Graphed:
             graph = self._captured(kinds, inputs)
         return self._call(inputs) if graph is None else graph.replay(inputs)
 
-    def _captured(self, kinds: Kinds, inputs: Sequence[Tensor | None]) -> _Graph | None:
+    def _captured(self, kinds: Kinds, inputs: Sequence[Tensor | None]) -> _CapturedGraph | None:
         """Return the graph for such inputs, captured after the warm-up; None before."""
         num_calls = self._num_calls.get(kinds, 0)
         if len(self._num_calls) < _MAX_COUNTED:
@@ -90,11 +93,13 @@ class Graphed:
             return None
         host = HostRandom()
         try:
-            graph = _Graph(self._function, inputs, self._stream, self._pool, self._generators)
+            graph = _CapturedGraph(
+                self._function, inputs, self._stream, self._pool, self._generators
+            )
             if host.has_moved():
                 # The capture has computed nothing: the eager call that follows draws these numbers.
                 host.put_back()
-                raise RuntimeError(WHY_NOT)
+                raise RuntimeError(DRAWS_ON_HOST)
         except RuntimeError as error:
             self.is_possible = False
             self._give_up(error)
@@ -130,7 +135,72 @@ class Graphed:
         )
 
 
-class _Graph:
+class CapturedCode:
+    """Compiled code as a CUDA graph: launching its kernels one by one would cost more than they do.
+
+    There is a set of graphs for each nesting of the arguments: tensors, None, and lists or tuples of these.
+    """
+
+    def __init__(
+        self, compiled: Callable[..., Any], device: torch.device, tell: Callable[[str], None] | None
+    ) -> None:
+        self._compiled, self._device = compiled, device
+        self._tell = tell or (lambda note: None)
+        self.graphed: dict[Nesting, Graphed] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Return the result of the method."""
+        leaves = leaves_of(arguments)
+        if not all(value is None or isinstance(value, Tensor) for value in leaves):
+            return self._compiled(*arguments)
+        nesting = tuple([
+            (value.__class__, len(value))
+            if value.__class__ is tuple or value.__class__ is list
+            else None
+            for value in arguments
+        ])  # fmt: skip
+        graphed = self.graphed.get(nesting)
+        if graphed is None:
+            graphed = self.graphed[nesting] = Graphed(
+                self._of_leaves(nesting),
+                self._device,
+                tell=self._tell,
+                what="the compiled update",
+                otherwise="it is called as it is",
+            )
+        # In the memory layout of the graph's own copies, or the capture would trigger a compilation.
+        return graphed(*[x if x is None else x.contiguous() for x in leaves])
+
+    def _of_leaves(self, nesting: Nesting) -> Callable[..., Any]:
+        """Return the compiled code as a function of tensors alone."""
+        if not any(nesting):
+            return self._compiled
+
+        def of_leaves(*leaves: Any) -> Any:
+            given = iter(leaves)
+            return self._compiled(
+                *[next(given) if one is None else one[0](islice(given, one[1])) for one in nesting]
+            )
+
+        return of_leaves
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CapturedCode:
+        # Graphs are bound to the memory of the original.
+        return CapturedCode(deepcopy(self._compiled, memo), self._device, self._tell)
+
+
+def leaves_of(arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments with lists and tuples flattened."""
+    leaves: list[Any] = []
+    for value in arguments:
+        if value.__class__ is tuple or value.__class__ is list:
+            leaves += value
+        else:
+            leaves.append(value)
+    return leaves
+
+
+class _CapturedGraph:
     """One captured call, with static inputs and results."""
 
     def __init__(

@@ -20,7 +20,6 @@ from torch.utils._pytree import tree_leaves
 from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.nn.engines import compiled
-from ludus.nn.engines.cache import use_lasting_cache
 from ludus.process.signals import ended_at_once
 
 MAX_SHAPES = 8
@@ -38,7 +37,7 @@ class GuardedCall:
     def __init__(self, forward: Forward, *, tell: Tell | None = None) -> None:
         """Without `tell`, a failure to compile is a LudusError; with it, the pass is called eagerly."""
         self._forward, self._tell = forward, tell
-        use_lasting_cache()
+        compiled.use_lasting_cache()
         self._compiled = torch.compile(
             compiled.own_code(forward), dynamic=False, backend=self._build
         )

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from ludus.nn.engines.host_random import WHY_NOT, HostRandom
+from ludus.nn.engines.gate import DRAWS_ON_HOST, HostRandom
 from ludus.nn.engines.operations import Call, Listener, Watcher
 
 # The limits on the sets of shapes that are taped, each in its own memory, and on their total bytes.
@@ -136,7 +136,7 @@ class Tape:
         elif not _draws(watcher.drawn, before):
             self.why_not = "it sets the state of torch's random numbers as it goes"
         elif host.has_moved():
-            self.why_not = WHY_NOT
+            self.why_not = DRAWS_ON_HOST
         return self._result
 
     def replay(self, inputs: Sequence[Tensor | None]) -> Any:

@@ -30,7 +30,7 @@ Forward = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PassOutcome:
     """A loss and the gradient of each weight."""
 
     loss: Tensor
@@ -59,10 +59,7 @@ class Trial:
         self._weights = [weight for weight in module.parameters() if weight.requires_grad]
         self._device = self._weights[0].device
 
-    def _autocast(self) -> contextlib.AbstractContextManager[Any]:
-        return autocast_in(self._precision, self._device)
-
-    def outcome(self, forward: Forward, *, seed: int = 0, exactly: bool = False) -> Outcome:
+    def outcome(self, forward: Forward, *, seed: int = 0, exactly: bool = False) -> PassOutcome:
         """Return the loss and gradients of a pass from this seed; `exactly` means in float32."""
         with self._untouched(seed):
             return self._pass(forward, exactly=exactly)
@@ -89,10 +86,13 @@ class Trial:
         except Exception:
             return None
 
-    def _pass(self, forward: Forward, *, exactly: bool = False) -> Outcome:
-        with contextlib.nullcontext() if exactly else self._autocast():
+    def _pass(self, forward: Forward, *, exactly: bool = False) -> PassOutcome:
+        autocast = autocast_in(self._precision, self._device)
+        with contextlib.nullcontext() if exactly else autocast:
             loss = forward(*self._inputs)["loss"]
-        return Outcome(loss.detach(), torch.autograd.grad(loss, self._weights, allow_unused=True))
+        return PassOutcome(
+            loss.detach(), torch.autograd.grad(loss, self._weights, allow_unused=True)
+        )
 
     @contextlib.contextmanager
     def _untouched(self, seed: int) -> Iterator[None]:
@@ -127,7 +127,7 @@ class Trial:
         )
 
 
-def distance(found: Outcome, expected: Outcome) -> float:
+def distance(found: PassOutcome, expected: PassOutcome) -> float:
     """Return the relative distance of two outcomes: the larger of those of the loss and of the gradient."""
     square = length = 0.0
     for one, other in zip(found.gradients, expected.gradients, strict=True):

@@ -34,7 +34,7 @@ _ERF = (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 _ERF_SCALE = 0.3275911
 
 
-class Step(Protocol):
+class NumpyStep(Protocol):
     """One layer: it adds its calls over fixed buffers to a plan."""
 
     def bind(self, x: Array, calls: Calls) -> Array:
@@ -114,11 +114,7 @@ class LayerNorm:
     def bind(self, x: Array, calls: Calls) -> Array:
         """Append the normalisation and the affine map."""
         calls.append(partial(_normalise, x, np.empty_like(x), self.eps))
-        if self.weight is not None:
-            calls.append(partial(np.multiply, x, _column(self.weight, x), x))
-        if self.bias is not None:
-            calls.append(partial(np.add, x, _column(self.bias, x), x))
-        return x
+        return _scaled_and_shifted(x, self.weight, self.bias, calls)
 
 
 @dataclass(frozen=True)
@@ -138,11 +134,7 @@ class BatchNorm:
         calls.append(partial(np.sqrt, scale, scale))
         calls.append(partial(np.subtract, x, _column(self.mean, x), x))
         calls.append(partial(np.divide, x, _column(scale, x), x))
-        if self.weight is not None:
-            calls.append(partial(np.multiply, x, _column(self.weight, x), x))
-        if self.bias is not None:
-            calls.append(partial(np.add, x, _column(self.bias, x), x))
-        return x
+        return _scaled_and_shifted(x, self.weight, self.bias, calls)
 
 
 class NumpyMlp:
@@ -152,7 +144,7 @@ class NumpyMlp:
     which the next call overwrites.
     """
 
-    def __init__(self, layers: Sequence[Step]) -> None:
+    def __init__(self, layers: Sequence[NumpyStep]) -> None:
         self.layers = list(layers)
         self._plans: dict[tuple[int, ...], tuple[Array, Calls, Array]] = {}
 
@@ -181,7 +173,7 @@ class NumpyMlp:
         return self._plans[shape]
 
 
-def numpy_steps(module: Any) -> list[Step] | None:
+def numpy_steps(module: Any) -> list[NumpyStep] | None:
     """Return the steps of a torch module in eval mode, on arrays that share its memory.
 
     Supported are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, BatchNorm1d, Dropout, Flatten
@@ -216,7 +208,7 @@ def numpy_steps(module: Any) -> list[Step] | None:
         kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
     ):
         return []
-    simple: dict[type[Any], Step] = {nn.ReLU: Relu(), nn.Tanh: Tanh(), nn.SiLU: Silu()}
+    simple: dict[type[Any], NumpyStep] = {nn.ReLU: Relu(), nn.Tanh: Tanh(), nn.SiLU: Silu()}
     return [simple[kind]] if kind in simple else None
 
 
@@ -232,6 +224,14 @@ def _shared_or_none(parameter: Tensor | None) -> Array | None:
 def _column(vector: Array, like: Array) -> Array:
     """Return the vector in a shape that broadcasts over the observations."""
     return vector if like.ndim == 1 else vector[:, None]
+
+
+def _scaled_and_shifted(x: Array, weight: Array | None, bias: Array | None, calls: Calls) -> Array:
+    if weight is not None:
+        calls.append(partial(np.multiply, x, _column(weight, x), x))
+    if bias is not None:
+        calls.append(partial(np.add, x, _column(bias, x), x))
+    return x
 
 
 def _silu(x: Array, a: Array) -> None:

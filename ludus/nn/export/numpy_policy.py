@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.nn.export import numpy_net
 from ludus.nn.export.files import read_policy, write_policy
-from ludus.nn.export.numpy_net import Array, NumpyMlp, Step
+from ludus.nn.export.numpy_net import Array, NumpyMlp, NumpyStep
 
 Kind = Literal["greedy", "categorical", "squashed", "gaussian"]
 
@@ -53,8 +53,8 @@ def save_policy(
     kind: Kind,
     obs_shape: Sequence[int],
     action: object,
-    body: Sequence[Step],
-    heads: Mapping[str, Sequence[Step]],
+    body: Sequence[NumpyStep],
+    heads: Mapping[str, Sequence[NumpyStep]],
     normalisation: Normalisation | None = None,
     has_masks: bool = False,
 ) -> None:
@@ -90,8 +90,8 @@ class NumpyPolicy:
         kind: Kind,
         obs_shape: Sequence[int],
         action: Mapping[str, Any],
-        body: Sequence[Step],
-        heads: Mapping[str, Sequence[Step]],
+        body: Sequence[NumpyStep],
+        heads: Mapping[str, Sequence[NumpyStep]],
         normalisation: Normalisation | None,
         has_masks: bool = False,
     ) -> None:
@@ -204,7 +204,9 @@ class NumpyPolicy:
         return chosen
 
 
-def _describe(steps: Sequence[Step], place: str, arrays: dict[str, Array]) -> list[dict[str, Any]]:
+def _describe(
+    steps: Sequence[NumpyStep], place: str, arrays: dict[str, Array]
+) -> list[dict[str, Any]]:
     """Return the steps as JSON and add their arrays, by name, to the others."""
     described = []
     for index, step in enumerate(steps):

@@ -7,10 +7,10 @@ import copy
 from torch import nn
 
 from ludus.core.errors import LudusError
-from ludus.nn.export.numpy_net import Linear, Step, numpy_steps
+from ludus.nn.export.numpy_net import Linear, NumpyStep, numpy_steps
 
 
-def exported_steps(module: nn.Module | Linear) -> list[Step]:
+def exported_steps(module: nn.Module | Linear) -> list[NumpyStep]:
     """Return the layers of a network for NumPy; raise LudusError if NumPy cannot compute one of them."""
     if isinstance(module, Linear):
         return [module]

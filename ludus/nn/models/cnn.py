@@ -12,7 +12,7 @@ from ludus.nn.models.mlp import ACTIVATIONS
 
 
 @register("model", "cnn")
-class Cnn(nn.Module):
+class ConvolutionalNetwork(nn.Module):
     """Blocks of convolution, batch norm, activation and 2x2 pooling, then one linear layer."""
 
     class Config(StrictConfig):

@@ -7,32 +7,13 @@ from typing import Any, Literal
 
 from torch import nn
 
-from ludus.config.base import Fraction, Positive, PositiveFloat, StrictConfig
+from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
-from ludus.nn.transformers_models import build, load, with_lora
+from ludus.nn.transformers_models import LoraConfig, build, load, with_lora
 
 Value = str | bool | int | float | list[Any] | dict[str, Any] | None
 """The types of a value in a config.json."""
-
-
-class LoraConfig(StrictConfig):
-    """Low-rank adapters (LoRA, PEFT): the base is frozen, and small matrices next to its layers learn."""
-
-    kind: Literal["lora"]
-    """Low-rank adaptation."""
-    r: Positive
-    """The rank of the adapters: the inner dimension of the two matrices of each."""
-    alpha: PositiveFloat
-    """The scale of an adapter: its output is multiplied by alpha / r."""
-    dropout: Fraction
-    """The dropout rate: the fraction of an adapter's inputs zeroed while training."""
-    target_modules: list[str] | None
-    """The names, or endings of names, of the layers that get an adapter; null takes PEFT's default."""
-    modules_to_save: list[str]
-    """Layers that are trained and saved whole, such as a new classifier."""
-    bias: Literal["none", "all", "lora_only"]
-    """The biases of the base that are trained too: none, all, or those of the layers with an adapter."""
 
 
 @register("model", "huggingface")
@@ -91,10 +72,7 @@ class HuggingFace(nn.Module):
             network, missing = load(config.auto_class, config.path, config.config)
         if (adapter := config.adapter) is not None:
             _refuse_random(missing, adapter)
-            network = with_lora(
-                network, r=adapter.r, alpha=adapter.alpha, dropout=adapter.dropout, bias=adapter.bias,
-                target_modules=adapter.target_modules, modules_to_save=adapter.modules_to_save,
-            )  # fmt: skip
+            network = with_lora(network, adapter)
         self.network: nn.Module = network
 
     def forward(self, **inputs: Any) -> Any:

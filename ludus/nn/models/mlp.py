@@ -13,7 +13,7 @@ ACTIVATIONS = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "silu": nn.SiL
 
 
 @register("model", "mlp")
-class Mlp(nn.Module):
+class MultiLayerPerceptron(nn.Module):
     """Fully connected layers; inputs of any shape are flattened to one row per example."""
 
     class Config(StrictConfig):

@@ -1,1 +1,1 @@
-"""The kinds of optimizers, one file each; `_rule.py` is the base class of those on flat vectors."""
+"""The kinds of optimizers, one per file or in `_table.py`; `_rule.py` is the base class of their rules."""

@@ -14,6 +14,8 @@ from ludus.nn.flat import FlatParameters, FlatPart, Vectors, fused_pieces
 
 Decay = Annotated[float, Field(ge=0, le=1e30)]
 """Within the range of float32, since there may be one value per weight."""
+Rate = float | Tensor
+"""A number, one for all weights or one per weight; as a tensor it may change when an update is replayed."""
 
 
 class OptimizerConfig(StrictConfig):
@@ -81,7 +83,7 @@ class Rule:
         """Further scalars in its state."""
         self._corrections = torch.zeros_like(self.corrections(self.num_steps + 1, self.more))
         decay: float = getattr(config, "weight_decay", 0.0)
-        self._decay: float | Tensor = decay
+        self._decay: Rate = decay
         """One value for all weights, or one per weight."""
         self._slices = [Slices(part, self.moments, decay, None)]
         if decay and not undecayed.isdisjoint(part.names):
@@ -106,7 +108,7 @@ class Rule:
 
     def step(
         self,
-        learning_rate: float | Tensor,
+        learning_rate: Rate,
         found_inf: Tensor | None,
         grad_scale: Tensor | None,
         released: Sequence[Tensor] | None = None,
@@ -121,7 +123,7 @@ class Rule:
     def step_traced(
         self,
         gradient: Tensor,
-        learning_rate: float | Tensor,
+        learning_rate: Rate,
         found_inf: Tensor | None,
         grad_scale: Tensor | None,
     ) -> None:
@@ -138,9 +140,7 @@ class Rule:
         for own, new in zip(owned, [vector, num_steps, *moments, *more], strict=True):
             own.copy_(new if found_inf is None else torch.where(found_inf == 0, new, own))
 
-    def _own(
-        self, learning_rate: float | Tensor, grad_scale: Tensor | None
-    ) -> tuple[float | Tensor, Tensor | None]:
+    def _own(self, learning_rate: Rate, grad_scale: Tensor | None) -> tuple[Rate, Tensor | None]:
         """Return the learning rate of this group and the scale, on the device of the vector."""
         if self._is_away:
             device = self.vector.device
@@ -148,7 +148,7 @@ class Rule:
             grad_scale = None if grad_scale is None else grad_scale.to(device)
         return learning_rate if self.rate == 1.0 else learning_rate * self.rate, grad_scale
 
-    def advanced(self, num_steps: Tensor, lr: float | Tensor) -> list[Tensor]:
+    def advanced(self, num_steps: Tensor, lr: Rate) -> list[Tensor]:
         """Return the further scalars after this step."""
         return []
 
@@ -157,12 +157,7 @@ class Rule:
         return torch.zeros(1, device=num_steps.device)
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vector and moments after one step, as arithmetic that a compiler can fuse."""
         raise NotImplementedError
@@ -171,7 +166,7 @@ class Rule:
         """Return the weights to evaluate."""
         return self.vector
 
-    def _exact(self, number: float | Tensor) -> Tensor:
+    def _exact(self, number: Rate) -> Tensor:
         """Return a number in the most precise dtype of the device."""
         device = self.vector.device
         dtype = torch.float32 if device.type == "mps" else torch.float64

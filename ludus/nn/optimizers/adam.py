@@ -11,7 +11,7 @@ from torch import Tensor
 from ludus.config.base import Fraction, PositiveFloat
 from ludus.config.registry import register
 from ludus.nn.flat import Vectors
-from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rate, Rule
 
 
 class Adam(OptimizerConfig):
@@ -44,7 +44,7 @@ class AdamRule(Rule):
 
     def step(
         self,
-        learning_rate: float | Tensor,
+        learning_rate: Rate,
         found_inf: Tensor | None,
         grad_scale: Tensor | None,
         released: Sequence[Tensor] | None = None,
@@ -72,12 +72,7 @@ class AdamRule(Rule):
         return torch.stack([1 - beta**num_steps for beta in (self.config.beta1, self.config.beta2)])
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vector and moments after one step."""
         config = self.config

@@ -15,7 +15,7 @@ from ludus.config.registry import register
 from ludus.core.errors import LudusError, nearest
 from ludus.nn.flat import FlatParameters, FlatPart, Vectors
 from ludus.nn.groups import is_inside
-from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rate, Rule
 
 # The coefficients of Keller Jordan's quintic iteration, as in torch.optim.Muon.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
@@ -59,6 +59,10 @@ class MuonRule(Rule):
     squares = (1,)
     config: Muon
 
+    def count_moments(self) -> int:
+        """Return two."""
+        return 2
+
     def __init__(
         self, config: Muon, part: FlatPart, undecayed: frozenset[str], home: torch.device
     ) -> None:
@@ -82,10 +86,6 @@ class MuonRule(Rule):
         )
         """One minus the decay rate of the first moment, for each weight."""
 
-    def count_moments(self) -> int:
-        """Return two."""
-        return 2
-
     @classmethod
     def check(cls, config: OptimizerConfig, flat: FlatParameters) -> None:
         """Raise LudusError if adamw_parameters names parameters that do not exist."""
@@ -104,12 +104,7 @@ class MuonRule(Rule):
         return torch.stack([1 - beta**num_steps for beta in (self.config.beta1, self.config.beta2)])
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vector and moments after one step."""
         config, kept = self.config, []

@@ -11,7 +11,7 @@ from torch import Tensor
 from ludus.config.base import Fraction, PositiveFloat
 from ludus.config.registry import register
 from ludus.nn.flat import Vectors
-from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rate, Rule
 
 
 class RAdam(OptimizerConfig):
@@ -40,7 +40,7 @@ class RAdamRule(Rule):
     config: RAdam
 
     def count_moments(self) -> int:
-        """Return two."""
+        """Return two: the means of the gradient and of its square."""
         return 2
 
     def corrections(self, num_steps: Tensor, more: Sequence[Tensor] = ()) -> Tensor:
@@ -55,12 +55,7 @@ class RAdamRule(Rule):
         return torch.stack([1 - config.beta1**steps, rectified, (1 - power).sqrt()]).float()
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vector and moments after one step."""
         config = self.config

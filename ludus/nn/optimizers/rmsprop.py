@@ -10,7 +10,7 @@ from torch import Tensor
 from ludus.config.base import Fraction, PositiveFloat
 from ludus.config.registry import register
 from ludus.nn.flat import Vectors
-from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rate, Rule
 
 
 class RmsProp(OptimizerConfig):
@@ -43,12 +43,7 @@ class RmsPropRule(Rule):
         return 1 + bool(self.config.momentum) + self.config.centered
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vector and moments after one step."""
         config = self.config

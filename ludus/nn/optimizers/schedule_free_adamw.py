@@ -17,7 +17,7 @@ from torch import Tensor
 from ludus.config.base import Fraction, NonNegativeFloat, PositiveFloat
 from ludus.config.registry import register
 from ludus.nn.flat import Vectors
-from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rate, Rule
 
 
 class ScheduleFreeAdamW(OptimizerConfig):
@@ -56,7 +56,7 @@ class ScheduleFreeAdamWRule(Rule):
         """Return the sum of the iterates' weights, and the highest learning rate so far."""
         return [self._exact(0.0), self._exact(0.0)]
 
-    def advanced(self, num_steps: Tensor, lr: float | Tensor) -> list[Tensor]:
+    def advanced(self, num_steps: Tensor, lr: Rate) -> list[Tensor]:
         """Return the same after this step."""
         config, (total, most) = self.config, self.more
         most = torch.maximum(most, self._exact(lr))
@@ -71,12 +71,7 @@ class ScheduleFreeAdamWRule(Rule):
         return torch.stack([1 - power, share]).float()
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the weights and moments after one step."""
         config, share = self.config, corrections[1]

@@ -11,7 +11,7 @@ from torch.optim.sgd import sgd
 from ludus.config.base import Fraction
 from ludus.config.registry import register
 from ludus.nn.flat import Vectors
-from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rule
+from ludus.nn.optimizers._rule import Decay, OptimizerConfig, Rate, Rule
 
 
 class Sgd(OptimizerConfig):
@@ -42,7 +42,7 @@ class SgdRule(Rule):
 
     def step(
         self,
-        learning_rate: float | Tensor,
+        learning_rate: Rate,
         found_inf: Tensor | None,
         grad_scale: Tensor | None,
         released: Sequence[Tensor] | None = None,
@@ -61,12 +61,7 @@ class SgdRule(Rule):
         self.num_steps.add_(1 if found_inf is None else 1 - found_inf)
 
     def moved(
-        self,
-        vector: Tensor,
-        gradient: Tensor,
-        moments: Vectors,
-        corrections: Tensor,
-        lr: float | Tensor,
+        self, vector: Tensor, gradient: Tensor, moments: Vectors, corrections: Tensor, lr: Rate
     ) -> tuple[Tensor, list[Tensor]]:
         """Return the vector and the momentum after one step."""
         config = self.config

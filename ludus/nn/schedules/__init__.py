@@ -1,4 +1,4 @@
-"""The kinds of schedules, one file each; their common code is in `ludus/nn/schedule.py`."""
+"""The kinds of schedules, one per file or in `_table.py`; their common code is in `ludus/nn/schedule.py`."""
 
 from ludus.nn.schedule import LearningRateScheduleSection as LearningRateScheduleSection
 from ludus.nn.schedule import Schedule as Schedule

@@ -18,7 +18,7 @@ from ludus.show.report.scales import (
     short_number,
     value_scale,
 )
-from ludus.show.report.strokes import TOP, Frame, curve, spread, swatch
+from ludus.show.report.strokes import TOP, PlotArea, curve, spread, swatch
 from ludus.show.report.strokes import Line as Line
 from ludus.show.report.style import COLOURS, DASHES
 
@@ -62,7 +62,7 @@ def line_chart(
         return _figure(title, '<p class="none">No value of this metric is finite.</p>', legend)
     xs = [x for line in lines for x in (line.xs[0], line.xs[-1], *(line.best or ())[:1])]
     x_scale, y = scales or (counter_scale(min(xs), max(xs)), value_scale(drawn))
-    frame = Frame(x_scale, y, size)
+    frame = PlotArea(x_scale, y, size)
     body = [
         *_axes(frame, x_label + (" (vertical axis logarithmic)" if y.is_log else "")),
         *(_moment(frame, x, told) for x, told in moments if x_scale.low <= x <= x_scale.high),
@@ -83,7 +83,7 @@ def bar_chart(title: str, edges: Sequence[float], counts: Sequence[float]) -> st
     if not is_drawn(max(map(abs, sides))) or not is_drawn(sum(heights)) or not is_wide:
         return _figure(title, '<p class="none">This histogram has no width to draw.</p>', "")
     y = value_scale([0.0, max(heights) or 1.0])
-    frame = Frame(linear_scale(sides[0], sides[-1], num_ticks=6), y, NARROW)
+    frame = PlotArea(linear_scale(sides[0], sides[-1], num_ticks=6), y, NARROW)
     bars = []
     for start, stop, height in zip(sides, sides[1:], heights, strict=False):
         x, top = frame.across(start), frame.down(height)
@@ -105,7 +105,7 @@ def _svg(title: str, body: Sequence[str], size: tuple[float, float]) -> str:
     return "\n".join([head, *body, "</svg>"])
 
 
-def _axes(frame: Frame, x_label: str) -> Iterator[str]:
+def _axes(frame: PlotArea, x_label: str) -> Iterator[str]:
     floor, right = frame.floor, frame.right
     for tick, label in zip(frame.y.ticks, frame.y.labels, strict=True):
         y = frame.down(tick)
@@ -122,12 +122,12 @@ def _axes(frame: Frame, x_label: str) -> Iterator[str]:
     yield f'<text class="mid name" x="{middle:.1f}" y="{floor + 37:.1f}">{text(x_label)}</text>'
 
 
-def _moment(frame: Frame, x: float, told: str) -> str:
+def _moment(frame: PlotArea, x: float, told: str) -> str:
     at = f"M{frame.across(x):.1f} {TOP:.0f}V{frame.floor:.0f}"
     return f'<path class="moment" d="{at}"><title>{text(told)}</title></path>'
 
 
-def _bands(frame: Frame, lines: Sequence[Line], x_label: str, num_bands: int) -> Iterator[str]:
+def _bands(frame: PlotArea, lines: Sequence[Line], x_label: str, num_bands: int) -> Iterator[str]:
     """Yield strips that, under the mouse, show a hairline, a dot on each curve and the values."""
     xs = sorted({x for line in lines for x in line.xs})
     if len(xs) > num_bands:
@@ -160,7 +160,7 @@ def _between(line: Line, index: int) -> str:
     return f" ({short_number(line.lows[index])} to {short_number(line.highs[index])})"
 
 
-def _best_marks(frame: Frame, lines: Sequence[Line]) -> Iterator[str]:
+def _best_marks(frame: PlotArea, lines: Sequence[Line]) -> Iterator[str]:
     marked = [line for line in lines if line.best]
     for line in marked:
         assert line.best is not None

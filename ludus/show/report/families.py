@@ -37,7 +37,9 @@ def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
                 made = _made(name, module, runs)
             # One failing section must not lose the page, whatever a plugin or an edited file did.
             except Exception as error:
-                told = str(error) if isinstance(error, LudusError) else _of_type(error)
+                told = str(error)
+                if not isinstance(error, LudusError):
+                    told = f"{type(error).__name__}{': ' if told else ''}{told}"
                 said = text(f"The section '{name}' of {room.name} could not be made: {told}.")
                 made = Section(name, f'<div class="panel"><p class="warn">{said}</p></div>')
             if made is not None:
@@ -66,7 +68,3 @@ def _made(name: str, module: str, runs: Sequence[ReportedRun]) -> Section | None
     if made is not None and not isinstance(made, Section):
         raise LudusError(f"'{name}' returned a {type(made).__name__}; return a Section or None")
     return made
-
-
-def _of_type(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

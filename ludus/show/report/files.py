@@ -86,21 +86,19 @@ class ReportedRun:
         return [event for event in self.events if event.get("event") in ("finished", "stopped")]
 
     @property
+    def _last_bests(self) -> Mapping[str, Any]:
+        return next((event for event in reversed(self.events) if "best" in event), {})
+
+    @property
     def best(self) -> Mapping[str, Any] | None:
         """The last best score that the run recorded, with its metric and model."""
-        for event in reversed(self.events):
-            if "best" in event:
-                return mapping(event["best"]) or None
-        return None
+        return mapping(self._last_bests.get("best")) or None
 
     @property
     def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
         """The same for each further score, by the score's name."""
-        for event in reversed(self.events):
-            if "best" in event:
-                told = mapping(event.get("more_bests"))
-                return {str(name): mapping(best) for name, best in told.items() if mapping(best)}
-        return {}
+        told = mapping(self._last_bests.get("more_bests"))
+        return {str(name): mapping(best) for name, best in told.items() if mapping(best)}
 
     @property
     def all_bests(self) -> Sequence[Mapping[str, Any]]:
@@ -110,11 +108,8 @@ class ReportedRun:
     @property
     def runners_up(self) -> Sequence[Mapping[str, Any]]:
         """The models kept besides the best ones, the best first."""
-        for event in reversed(self.events):
-            if "best" in event:
-                told = event.get("runners_up")
-                return [mapping(one) for one in told] if isinstance(told, list) else []
-        return []
+        told = self._last_bests.get("runners_up")
+        return [mapping(one) for one in told] if isinstance(told, list) else []
 
     @property
     def has_scores(self) -> bool:

@@ -199,7 +199,10 @@ def events(run: ReportedRun) -> str:
         details = {
             k: v for k, v in event.items() if k not in _SAID_ELSEWHERE and v not in (None, [])
         }
-        said = "; ".join(f"{key}: {_detail(value)}" for key, value in details.items())
+        said = "; ".join(
+            f"{key}: {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+            for key, value in details.items()
+        )
         rows.append(
             f'<tr><td class="time">{text(_moment(event.get("time")))}</td>'
             f'<td class="{mark}">{text(word)}</td><td>{text(said)}</td></tr>'
@@ -266,10 +269,6 @@ def _plain_figure(value: object) -> str:
 
 def _figure(value: object) -> str:
     return text(_plain_figure(value))
-
-
-def _detail(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _moment(seconds: object) -> str:

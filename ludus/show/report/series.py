@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from ludus.store.storage import Storage
@@ -138,15 +139,12 @@ def _columns(stretch: Sequence[Record]) -> dict[str, tuple[Sequence[int], Sequen
         for name, values in zip(names, columns, strict=True):
             if name in found:
                 before, others = found[name]
-                both = sorted(zip((*before, *places), (*others, *values), strict=True), key=_first)
+                pairs = zip((*before, *places), (*others, *values), strict=True)
+                both = sorted(pairs, key=itemgetter(0))
                 found[name] = [place for place, _ in both], [value for _, value in both]
             else:
                 found[name] = places, values
     return found
-
-
-def _first(pair: tuple[int, Any]) -> int:
-    return pair[0]
 
 
 def _is_finite(values: Sequence[float]) -> bool:

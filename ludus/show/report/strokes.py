@@ -57,7 +57,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Frame:
+class PlotArea:
     """The plotting area and its two scales."""
 
     x: Scale
@@ -83,7 +83,7 @@ class Frame:
         return self.floor - self.y.place(value) * (self.floor - TOP)
 
 
-def curve(frame: Frame, line: Line, num_buckets: int) -> str:
+def curve(frame: PlotArea, line: Line, num_buckets: int) -> str:
     """Return the path of one curve, faint under its means if noisy, with a dot where no line is possible."""
     points = thin(line.xs, line.ys, num_buckets)
     if line.is_dots:
@@ -104,7 +104,7 @@ def curve(frame: Frame, line: Line, num_buckets: int) -> str:
     return drawn + dots
 
 
-def spread(frame: Frame, line: Line) -> str:
+def spread(frame: PlotArea, line: Line) -> str:
     """Return the area between the lows and the highs of a curve; a single point is a bar."""
     sides = (-3, 3) if len(line.xs) == 1 else (0,)
     along, back = (
@@ -145,11 +145,11 @@ def _pieces(points: _Points) -> Iterator[_Points]:
         yield piece
 
 
-def _path(frame: Frame, points: _Points) -> str:
+def _path(frame: PlotArea, points: _Points) -> str:
     return "M" + "L".join(f"{frame.across(x):.1f} {frame.down(y):.1f}" for x, y in points)
 
 
-def _dots(frame: Frame, line: Line, points: _Points) -> str:
+def _dots(frame: PlotArea, line: Line, points: _Points) -> str:
     shape = _shape(line)
     # Two equal values at one x are one dot.
     places = dict.fromkeys(f"M{frame.across(x):.1f} {frame.down(y):.1f}" for x, y in points)

@@ -18,14 +18,14 @@ from ludus.judge.scores import Score
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Sgd
 from ludus.nn.schedules import Schedule
-from ludus.nn.schedules.linear import Linear
+from ludus.nn.schedules._table import LinearSchedule
 from ludus.seeds import derive, forked, generator
 from tests.toy import ToyTrainer, toy_config
 
 NUM_EXAMPLES, BATCH, MAX_EPOCHS = 18, 2, 4
 # Begun anew without its place, the run looks for the best model of a round that is not there.
 REFUSALS = {"run": "models/best-"}
-FALLING = Linear(kind="linear", warmup_steps=0, final=0.0, total_steps=None)
+FALLING = LinearSchedule.Config(kind="linear", warmup_steps=0, final=0.0, total_steps=None)
 
 
 class Labelled:

@@ -1,4 +1,4 @@
-"""Load one of scikit-learn's built-in tables, split it and standardise its columns.
+"""Split a table of numbers and standardise its columns.
 
 Shapes: N examples, D columns.
 """
@@ -6,14 +6,13 @@ Shapes: N examples, D columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ludus.config.base import Fraction, StrictConfig
-from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Examples, Splits, split_rows
 
 
@@ -26,32 +25,6 @@ class TableConfig(StrictConfig):
     """The fraction of the examples kept for the final test."""
     standardise: bool
     """Standardise every column to mean 0 and standard deviation 1, measured on the training examples."""
-
-
-def load_table(
-    name: str,
-    config: TableConfig,
-    generator: torch.Generator,
-    *,
-    task: Literal["classification", "regression"],
-) -> Splits:
-    """Return the table of this name, split by the generator."""
-    table: Any = getattr(built_in(name), f"load_{name}")()
-    columns = [str(column) for column in getattr(table, "feature_names", ())]
-    return split_table(
-        name, table.data, table.target, config, generator, task=task, columns=columns
-    )
-
-
-def built_in(name: str) -> Any:
-    """Return sklearn.datasets, or raise ConfigError if scikit-learn is missing."""
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise ConfigError(
-            f"data.kind {name} needs scikit-learn; install it with: pip install 'ludus[supervised]'"
-        ) from None
-    return datasets
 
 
 def split_table(
@@ -74,15 +47,28 @@ def split_table(
         inputs = standardised(inputs, train)
         if not is_classes:
             targets = standardised(targets[:, None], train)[:, 0]
+    examples = Examples(inputs, targets, columns=columns)
+    return splits_of(name, task, examples, (validation, test, train))
 
-    def part(rows: Tensor) -> Examples | None:
-        if not len(rows):
-            return None
-        return Examples(inputs[rows].contiguous(), targets[rows].contiguous(), columns=columns)
 
-    whole = part(train)
-    assert whole is not None
-    return Splits(name, task, whole, part(validation), part(test))
+def splits_of(
+    name: str,
+    task: Literal["classification", "regression"],
+    examples: Examples,
+    rows: Sequence[Tensor],
+    num_classes: int | None = None,
+) -> Splits:
+    """Return the examples at these rows: those for validation, for the test and for training."""
+    validation, test, train = [
+        Examples(
+            *[one[some].contiguous() for one in examples.tensors], columns=examples.columns or ()
+        )
+        if len(some)
+        else None
+        for some in rows
+    ]
+    assert train is not None
+    return Splits(name, task, train, validation, test, num_classes=num_classes)
 
 
 def standardised(values_ND: Tensor, rows: Tensor) -> Tensor:
