@@ -19,6 +19,9 @@ class Metered:
     Nothing is read from the device until a record is written.
     """
 
+    prefix = "train"
+    """The first word of the names of its metrics in the log."""
+
     def __init__(self, metric_names: Sequence[str], device: torch.device) -> None:
         self.metric_names = tuple(metric_names)
         self.device = device
@@ -49,7 +52,8 @@ class Metered:
         if not self.num_counted:
             return {}
         means = [total / self.num_counted for total in self.totals.tolist()]
-        return {f"train/{name}": mean for name, mean in zip(self.metric_names, means, strict=True)}
+        named = zip(self.metric_names, means, strict=True)
+        return {f"{self.prefix}/{name}": mean for name, mean in named}
 
     def take_metrics(self) -> dict[str, float]:
         """Return the mean of each metric since the last call, and reset the sums."""
@@ -74,15 +78,15 @@ class Metered:
 
 
 class Update(Metered):
-    """The gradient update of one learner; a part. Define `_update`; `update` is the same, by an engine."""
+    """The gradient update of one learner; a part. Define `update`; `execute` is the same, by an engine."""
 
     def __init__(self, learner: Learner, metric_names: Sequence[str]) -> None:
         super().__init__(metric_names, learner.flat.device)
         self.learner = learner
-        self.update: Callable[..., Any] = self._update
+        self.execute: Callable[..., Any] = self.update
 
     @abstractmethod
-    def _update(self, *inputs: Any) -> Tensor:
+    def update(self, *inputs: Any) -> Tensor:
         """Take a gradient step, count its metrics and return the loss."""
 
     def state_dict(self) -> dict[str, Any]:

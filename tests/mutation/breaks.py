@@ -263,7 +263,7 @@ _GAMES = [
      "_why_not_repeated(players)"),
     (_EXECUTION, "if self._seen.get(role) == seen:", "if role in self._seen:"),
     (_EXECUTION, "            begin(player)", "            pass"),
-    ("ludus/games/dqn/acting.py", "if not self._is_steady:", "if True:"),
+    ("ludus/games/dqn/inference.py", "if not self._is_steady:", "if True:"),
     ("ludus/games/host_syncs.py", "self.num_syncs, self._since = 0, None", "pass"),
     (f"{_MATHS}/gym_env.py", "return self._seen(), -1.0, True, False",
      "return self._seen(), 0.0, False, False"),

@@ -15,7 +15,6 @@ from ludus.core.runtime import Result
 from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
-from ludus.games.dqn.layers import layer_norms
 from ludus.games.dqn.roll_outs import RollOuts
 from ludus.games.dqn.saving import Saving
 from ludus.games.dqn.two_roles import Given, TwoRoles
@@ -263,7 +262,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         for learner in self.learners.values():
             metrics |= learner.take_metrics()
             if self.config.layerwise_logging:
-                metrics |= layer_norms(learner, self.config.seed)
+                metrics |= learner.layer_norms(self.config.seed)
         run.record(metrics)
         for name, value in self._times.take().items():
             run.log.rate(name, value)

@@ -106,7 +106,7 @@ class DQNTrainer(TwoRoleTrainer):
         self.learners[role].sync_target()
 
     def _fit(self, role: str, run: Run) -> None:
-        self.learners[role].learn()
+        self.learners[role].step()
         run.counters["opt_steps"] += 1
 
     def _collect(self, role: str, run: Run) -> None:

@@ -125,12 +125,12 @@ class PPOTrainer(Abilities, Trainer):
         self._plain_state = PlainState(self.network)
         chosen = choose_engine(
             config.engine,
-            Subject(ppo._update, ppo, [self.network], self.device, ppo.example),
+            Subject(ppo.update, ppo, [self.network], self.device, ppo.example),
             is_long=config.run_opts >= _WORTH_COMPILING,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        ppo.update = chosen.by(ppo._update)
+        ppo.execute = chosen.by(ppo.update)
         self.config = config.replace(engine=chosen.engine)
         self._engine_notes = list(chosen.notes)
         self._by_kernels, self._rounds_are_made = None, ""
@@ -215,7 +215,7 @@ class PPOTrainer(Abilities, Trainer):
 
     def train_step(self, batch: Tensor, batch_idx: int) -> None:
         """Update on one minibatch of packed rows; override it to change the update."""
-        self.ppo.learn(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
+        self.ppo.step(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
 
     def _iterate(self, run: Run) -> None:
         """Run whole rounds to the end of a stage, or of the run."""

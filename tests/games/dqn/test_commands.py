@@ -191,7 +191,7 @@ def test_kept_weights_are_evaluated_told_and_exported_and_the_trainer_keeps_its_
 ) -> None:
     trainer, other = prepared(), prepared()
     for learner in other.learners.values():
-        learner.learn()
+        learner.step()
         learner.learner.flat.vectors[0].neg_()
     trainer.set_training(True)
     before = state_of(trainer)

@@ -282,7 +282,7 @@ def test_the_engine_goes_on_with_a_network_that_was_put_in_during_a_run(engine: 
 
     class Kept(DQNTrainer):
         def after_round(self, run: Any) -> None:
-            updates[run.round("round")] = type(self.learners["host"].update).__name__
+            updates[run.round("round")] = type(self.learners["host"].execute).__name__
 
     trainer = Kept(small_dqn(engine=engine))
     trainer.set_logger(ludus.Logger({"backends": []}))
