@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Protocol, Self, TypeVar
+from typing import Annotated, Any, NoReturn, Protocol, Self, TypeVar
 
 from pydantic import Field
 
+from ludus.config.base import Settings
 from ludus.core import Stage, intervals
 from ludus.core.errors import ConfigError
 from ludus.core.intervals import Work, follow_ups
@@ -88,4 +89,27 @@ def after_a_round(
         evaluate=evaluate,
         record=record,
         keep=save,
+    )
+
+
+def unused_settings(settings: Settings) -> Iterator[str]:
+    """Yield each setting that would have no effect."""
+    if settings.workers:
+        yield (
+            f"'settings.workers' is {settings.workers}, but the games are tensors of this process;"
+            " set it to 0"
+        )
+    if settings.checkpoint.every_epochs:
+        yield (
+            f"'settings.checkpoint.every_epochs' is {settings.checkpoint.every_epochs}, but"
+            " a run counted in rounds has no epochs; set it to 0, and use every_opt_steps"
+        )
+
+
+def refuse_evaluator(kind: str, evaluator: object) -> NoReturn:
+    """Raise ConfigError: such a run is evaluated by the games of its config alone."""
+    raise ConfigError(
+        f"a run of kind '{kind}' is judged by the games of its section 'evaluation', so"
+        f" {type(evaluator).__name__} would never be asked; change that section, or evaluate in a hook:"
+        " after_evaluate"
     )

@@ -166,7 +166,7 @@ def test_games_that_turn_out_not_to_be_capturable_go_on_eagerly(tmp_path: Path) 
     for engine in ("auto", "eager"):
         trainer = DQNTrainer(on_cuda(engine=engine))
         _ = trainer.learners
-        trainer._game.__class__ = Peeking
+        trainer.fused_game.__class__ = Peeking
         trainer.fit(root=str(tmp_path), name=engine)
         ends.append(ending(trainer))
     notes = events(tmp_path, "auto")

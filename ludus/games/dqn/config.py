@@ -17,8 +17,13 @@ from ludus.config.registry import find
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
 from ludus.games.player import PlayerSection
-from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
-from ludus.games.unsupported import unused_settings
+from ludus.games.rounds import (
+    PositiveShare,
+    Share,
+    intervals_unreached,
+    never_reached,
+    unused_settings,
+)
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long

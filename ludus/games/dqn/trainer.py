@@ -3,7 +3,7 @@ write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -12,25 +12,20 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, HookError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.runtime import Result
-from ludus.games.dqn.abilities import Abilities
-from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
-from ludus.games.dqn.roll_outs import RollOuts
-from ludus.games.dqn.saving import Saving
-from ludus.games.dqn.two_roles import Given, TwoRoles
+from ludus.games.dqn.role_trainer import RoleTrainer
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.player import foreign
-from ludus.games.roll_out import RewardFunc, play_turns
+from ludus.games.roll_out import play_turns
 from ludus.games.rounds import after_a_round, with_length
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
 from ludus.session.begun import CHANGED, as_begun
 from ludus.session.stage_times import StageTimes
-from ludus.session.trainer import Trainer
 
 
-class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
+class TwoRoleTrainer(RoleTrainer):
     """Trains a host and an agent by the `_train` of a subclass.
 
     train
@@ -62,32 +57,12 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
     Everything else is a part already: a run that is killed and resumed ends with the same bytes.
     """
 
-    Config: ClassVar[type[Any]] = FusedDqnConfig
     # Clock-dependent state need not be exact; the part `given` saves the state of rewards, or reports that
     # it cannot.
     derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs", "_reward_func")
 
     uncalled: ClassVar[tuple[str, ...]] = ("train",)
     """Methods that no run calls, so that a subclass that overrides one gets an error."""
-
-    config: FusedDqnConfig
-
-    def __init__(
-        self,
-        config: object,
-        *,
-        host_net: Given | None = None,
-        agent_net: Given | None = None,
-        reward_func: RewardFunc | None = None,
-    ) -> None:
-        """Take a config and, optionally, a script's networks, a player and a reward function.
-
-        The network of a trained role is the starting point of training; it maps (B, O) observations to (B,
-        A) values.
-        """
-        Trainer.__init__(self, config)
-        TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
-        self.note_given(host_net=host_net, agent_net=agent_net, reward_func=reward_func)
 
     def _train(self) -> Mapping[str, float] | None:
         """Train both roles for one round; return metrics, if there are any."""
@@ -112,15 +87,15 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         if max_steps is not None:
             config, self._notes = with_length(config, max_steps)
         self.config = config = as_begun(config, self.run.files, self._notes)
-        if self._roles is None or self._is_used:
-            self._build()
-        self._is_used = True
-        for learner in self.learners.values():
+        if self._is_used:
+            self._seating = None
+        seating, self._is_used = self.seating, True
+        for learner in seating.learners.values():
             learner.begin_run(config.max_rounds)
         self._check_starts()
-        self.evaluation = PairEvaluation(config, self.fused_game, self.device)
+        self.evaluation = PairEvaluation(config, seating.game, seating.device)
         self.evaluation.check_starts()
-        self.judge = Judge(*scores_of(config, self.fused_game))
+        self.judge = Judge(*scores_of(config, seating.game))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
         self._guard = DivergenceGuard(
             remedy="lower gamma; observations and rewards must be finite", guarded=metrics
@@ -230,7 +205,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         if self.has_own_roll_out:
             self.collect_rollout(role, games)
             return
-        learner, players = self.learners[role], self._met_by(role)
+        learner, players = self.learners[role], self.seating.met_by(role)
         with self.inference_mode():
             found, keep = play_turns(
                 self.fused_game,
@@ -292,11 +267,23 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
 
     def consulted(self) -> Mapping[str, object]:
         """Return the game; players and rewards are in the part `given`."""
-        return {} if self._roles is None else {"game": self.fused_game}
+        return {} if self._seating is None else {"game": self.fused_game}
 
     def inexact_because(self) -> Sequence[str]:
         """Return the networks and players of a script that change state without saving it."""
-        if self._roles is None:
+        if self._seating is None:
             return []
-        learners = [reason for one in self._roles.values() for reason in one.inexact_because()]
+        learners = [reason for one in self.learners.values() for reason in one.inexact_because()]
         return [*learners, *self.given_state.inexact_because()]
+
+    def best(self) -> Mapping[str, Any] | None:
+        """Return the best networks by the first role's score."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the best networks by the other role's score."""
+        return self.judge.more_bests if hasattr(self, "judge") else {}
+
+    def forget_models(self, names: Collection[str] | None) -> None:
+        """Drop the best networks: their weights are lost, or in another run's directory."""
+        self.judge.forget_models(names)

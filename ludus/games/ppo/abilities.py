@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from torch import Tensor, nn
 
@@ -19,7 +19,7 @@ from ludus.games.ppo.actor_critic import ActionDistribution, acts_by_its_policy
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
-from ludus.games.unsupported import OwnEvaluation
+from ludus.games.rounds import refuse_evaluator
 from ludus.judge.judge import Judge
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.export.numpy_policy import Kind
@@ -28,7 +28,7 @@ from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 
 
-class Abilities(OwnEvaluation):
+class Abilities:
     """Methods for `ludus eval`, `play` and `export`, and those that keep the best model."""
 
     config: FusedPpoConfig
@@ -40,6 +40,10 @@ class Abilities(OwnEvaluation):
     fused_game: FusedGame
     distribution: ActionDistribution
     outputs: Callable[[Tensor], tuple[Tensor, Tensor | None]]
+
+    def set_evaluator(self, evaluator: object) -> NoReturn:
+        """Raise an error: the evaluator would never be called."""
+        refuse_evaluator(self.config.kind, evaluator)
 
     def best(self) -> Mapping[str, Any] | None:
         """Return metric, score and path of the best network so far."""

@@ -20,8 +20,13 @@ from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game, num_roles
 from ludus.games.player import PlayerSection
-from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
-from ludus.games.unsupported import unused_settings
+from ludus.games.rounds import (
+    PositiveShare,
+    Share,
+    intervals_unreached,
+    never_reached,
+    unused_settings,
+)
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long

@@ -43,7 +43,7 @@ class DQNTrainer(TwoRoleTrainer):
         """Execute the updates of both roles by one engine, or by CUDA graphs."""
         self._execution = Execution(
             self.run, self.learners, self._gather,
-            players=lambda role: self._met_by(role).values(), why_not=self._why_not_captured,
+            players=lambda role: self.seating.met_by(role).values(), why_not=self._why_not_captured,
         )  # fmt: skip
         engine = self._execution.choose_engine(self.config, self.device)
         self.config = self.config.replace(engine=engine)
@@ -94,7 +94,7 @@ class DQNTrainer(TwoRoleTrainer):
 
     def _why_not_captured(self, role: str) -> str | None:
         """Return the object of a script that prevents the games of a role from being captured."""
-        if strangers := foreign(self._met_by(role)):
+        if strangers := foreign(self.seating.met_by(role)):
             return f"the {min(strangers)} is a player of your own, whose moves are looked at"
         if self._reward_func is not None:
             return "the rewards are given by a script's own function"

@@ -148,7 +148,7 @@ def test_what_players_remember_after_a_captured_collecting_is_nothing() -> None:
     trainer = prepared(small_dqn(**{"host.sparring": [{"player": MORIN, "share": 1.0}]}))
     told(trainer)
     trainer._execution.collect("host", 1)
-    ((morin, _),) = trainer._sparring["host"]
+    ((morin, _),) = trainer.seating.sparring["host"]
     assert morin.state_dict() == {"weights": None}  # type: ignore[attr-defined]
 
 
