@@ -31,6 +31,7 @@ Finding = tuple[str, str, str]
 
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
+_IN_TABLE = re.compile(r'^@register\("\w+", "(\w+)"\)', re.MULTILINE)
 # Every package may hold trainers and programs, so none owns these categories.
 _TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
@@ -67,14 +68,21 @@ class Family:
     """Yields the findings of `ludus doctor` for this package."""
 
     def modules(self, folder: str) -> dict[str, str]:
-        """Return the module of each file, or package, in a folder of this package, by its name."""
+        """Return the module of each kind in a folder of this package, by its name.
+
+        A kind is a file, a package, or a class that the folder's `_table.py` registers.
+        """
         if self.folder is None:
             return {}
         here = self.folder / folder
         names = [file.stem for file in here.glob("*.py")]
         names += [file.parent.name for file in here.glob("*/__init__.py")]
         parts = ".".join([self.name, *Path(folder).parts])
-        return {name: f"{parts}.{name}" for name in sorted(names) if not name.startswith("_")}
+        found = {name: f"{parts}.{name}" for name in names if not name.startswith("_")}
+        if "_table" in names:
+            kinds = _IN_TABLE.findall((here / "_table.py").read_text())
+            found |= dict.fromkeys(kinds, f"{parts}._table")
+        return dict(sorted(found.items()))
 
 
 _ROOMS: dict[str, Family] = {}
@@ -100,9 +108,10 @@ def declare(
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
-    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, in addition
-    to those that `register(category, kind)` names. `counters` belong to the trainers defined in the
-    package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
+    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, and so is
+    each class that its `_table.py` registers, in addition to those that `register(category, kind)` names.
+    `counters` belong to the trainers defined in the package. `lengths` maps a config key to the counter it
+    limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
     is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
     `programs` is a program with its own command; each in `commands` is a command of `ludus`.

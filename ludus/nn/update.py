@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.core import states
+from ludus.nn.engines.choice import Chosen, EngineKey, Subject, Tell, choose_engine
 from ludus.nn.learner import Learner
 
 
@@ -25,11 +26,12 @@ class Metered:
     def __init__(self, metric_names: Sequence[str], device: torch.device) -> None:
         self.metric_names = tuple(metric_names)
         self.device = device
-        self.totals = torch.zeros(len(self.metric_names), dtype=torch.float64, device=device)
+        self.totals = torch.zeros(len(self.metric_names), dtype=exact_type(device), device=device)
         """The sum of each metric since the last record."""
         self.num_counted = 0
-        """How many updates the sums are of."""
+        """How many updates, or examples, the sums are of."""
         self._numbers: Tensor | None = None
+        self._scalars: tuple[Tensor, ...] = ()
         self._last_numbers: tuple[float, ...] = ()
 
     def numbers(self, *given: float) -> Tensor:
@@ -42,6 +44,16 @@ class Metered:
             self._numbers = torch.tensor(given).to(self.device, non_blocking=True)
             self._last_numbers = given
         return self._numbers
+
+    def scalars(self, *given: float) -> tuple[Tensor, ...]:
+        """Return the same numbers as 0-d tensors, always the same ones, filled when one has changed."""
+        if given != self._last_numbers:
+            if len(self._scalars) != len(given):
+                self._scalars = tuple(torch.zeros((), device=self.device) for _ in given)
+            for scalar, number in zip(self._scalars, given, strict=True):
+                scalar.fill_(number)
+            self._last_numbers = given
+        return self._scalars
 
     def count(self, *metrics: Tensor) -> None:
         """Add the metrics of an update to the sums, in the order of `metric_names`."""
@@ -78,16 +90,39 @@ class Metered:
 
 
 class Update(Metered):
-    """The gradient update of one learner; a part. Define `update`; `execute` is the same, by an engine."""
+    """The gradient update of one learner; a part.
+
+    Define `update`, the whole update as a function of tensors, and a `step` that counts, and calls `execute`
+    with `numbers` or `scalars`: the same function, executed by an engine.
+    """
 
     def __init__(self, learner: Learner, metric_names: Sequence[str]) -> None:
         super().__init__(metric_names, learner.flat.device)
         self.learner = learner
+        self.flat, self.optimizer = learner.flat, learner.optimizer
+        if (former := getattr(self, "_update", None)) is not None:
+            self.update = former  # type: ignore[method-assign]
         self.execute: Callable[..., Any] = self.update
 
     @abstractmethod
-    def update(self, *inputs: Any) -> Tensor:
+    def update(self, *inputs: Any) -> Any:
         """Take a gradient step, count its metrics and return the loss."""
+
+    def use_engine(
+        self,
+        key: EngineKey,
+        owner: object,
+        modules: Sequence[nn.Module],
+        *,
+        is_long: bool = False,
+        has_begun: bool = False,
+        tell: Tell | None = None,
+    ) -> Chosen:
+        """Choose the engine of the update by the config's key, and execute the update by it from now on."""
+        subject = Subject(self.update, owner, modules, self.device, lambda: None)
+        chosen = choose_engine(key, subject, is_long=is_long, has_begun=has_begun, tell=tell)
+        self.execute = chosen.by(self.update)
+        return chosen
 
     def state_dict(self) -> dict[str, Any]:
         """Return the network, its optimizer, and the metrics that are not recorded yet."""
@@ -100,3 +135,8 @@ class Update(Metered):
         with states.within("learner"):
             self.learner.load_state_dict(state["learner"])
         self.load_metric_state(state)
+
+
+def exact_type(device: torch.device) -> torch.dtype:
+    """Return the most precise dtype for sums on this device."""
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -10,8 +10,7 @@ import torch
 from ludus.core.errors import ConfigError
 from ludus.games.dqn import role as role_module
 from ludus.games.dqn import trainer as fused_dqn
-from ludus.games.players.choose_last import ChooseLast
-from ludus.games.players.random import Random
+from ludus.games.players._table import ChooseLast, Random
 from ludus.nn.engines.tape import Taped
 from ludus.nn.optimizer import Adam, Sgd
 from tests.games.dqn.small import Ran, prepared, small_dqn

@@ -78,7 +78,7 @@ class Execution:
                     has_begun=has_begun(self._run.files),
                     tell=lambda note: self._run.tell(note, event="engine"),
                 )
-                learner.use_engine(found.by, is_graph=found.used == "graph")
+                learner.execute_by(found.by, is_graph=found.used == "graph")
                 chosen.add(found.engine)
                 notes = [f"{learner.role}: {note}" for note in found.notes]
                 self.notes += [note for note in notes if note not in self.notes]

@@ -75,9 +75,9 @@ class RoleLearner(Update):
                 net = make_net(config.net_arch, inputs, self.num_actions)
         self.take_net(net)
         super().__init__(self.learner, METRICS)
-        row, number = Column((inputs,), torch.float32), Column((), torch.float32)
-        move, flag = Column((), torch.int32), Column((), torch.bool)
-        columns = Experiences(row, move, number, flag, row)._asdict()
+        row, move = Column((inputs,), torch.float32), Column((), torch.int32)
+        reward, done = Column((), torch.float32), Column((), torch.bool)
+        columns = dict(zip(Experiences._fields, (row, move, reward, done, row), strict=True))
         self.replay = DeviceReplay(
             columns, config.replay_capacity, seed=seed, device=device, name=f"{role}/replay"
         )
@@ -109,13 +109,14 @@ class RoleLearner(Update):
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
             **self._options,
         )
-        self.optimizer = RoleOptimizer(self.learner, self.begin_step)
+        self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
+        self.script_optimizer = RoleOptimizer(self.learner, self.begin_step)
         self.target = Target(self.learner)
         self.acting = Acting(self.learner, inputs=inputs, precision=self._precision)
         self.plain_state = PlainState(self.net)
-        self.use_engine(lambda method: method, is_graph=False)
+        self.execute_by(lambda method: method, is_graph=False)
 
-    def use_engine(self, by: Executor, *, is_graph: bool) -> None:
+    def execute_by(self, by: Executor, *, is_graph: bool) -> None:
         """Execute the updates by this engine from now on; a CUDA graph samples their batches as well."""
         self.is_captured = is_graph
         """Whether updates are captured as a CUDA graph."""
@@ -258,7 +259,7 @@ class RoleLearner(Update):
         held = self.replay.size.clamp(min=1)
         places_B = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
         batch = self.replay.at(places_B.random_(generator=draws).remainder_(held))
-        named = self.learner.flat.by_name(self.learner.flat.vectors)
+        named = self.flat.by_name(self.flat.vectors)
         weights = dict(self.net.named_parameters())
         with self.learner.module_state.kept(), torch.enable_grad():
             loss, _ = self.loss_fn(*(batch[name] for name in Experiences._fields))(self.learner)

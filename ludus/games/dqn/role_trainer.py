@@ -125,7 +125,7 @@ class RoleTrainer(Trainer):
 
     def get_optimizer(self, role: str) -> RoleOptimizer:
         """Return the optimizer of a role, with zero_grad() and step()."""
-        return self.seating.learner(role).optimizer
+        return self.seating.learner(role).script_optimizer
 
     def get_lr_scheduler(self, role: str) -> Scheduler:
         """Return the learning rate schedule of a role, a function of its updates in a run."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run
 from ludus.core.intervals import Work
 from ludus.games.dqn.execution import Execution
-from ludus.games.dqn.plan import RoleWork, two_roles
+from ludus.games.dqn.plan import two_roles
 from ludus.games.dqn.trainer import TwoRoleTrainer
 from ludus.games.player import foreign
 from ludus.seeds import derive
@@ -76,14 +77,13 @@ class DQNTrainer(TwoRoleTrainer):
             captured={role: self._execution.captured(role) for role in self.learners},
         )
 
-    def _watched(self, stage: str, work: RoleWork) -> RoleWork:
-        """Return the work of a stage, timed for each role where the config asks, with its host syncs
+    def _watched(self, stage: str, work: Callable[[str, Run], None]) -> dict[str, Work]:
+        """Return the work of a stage for each role, timed where the config asks, with its host syncs
         counted."""
-        watched: dict[str, Work] = {
+        return {
             role: self._timed(f"{role}_{stage}", partial(work, role))
             for role in self.config.trained
         }
-        return lambda role, run: watched[role](run)
 
     def instead_of(self, name: str) -> str | None:
         """Return the alternative to a method that no run of this trainer calls."""

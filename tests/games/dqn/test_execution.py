@@ -42,7 +42,7 @@ def told(trainer: DQNTrainer) -> list[str]:
     """Let the updates be captured, and return what is told of the games then."""
     notes = []
     for role, learner in trainer.learners.items():
-        learner.use_engine(lambda method: method, is_graph=True)
+        learner.execute_by(lambda method: method, is_graph=True)
         notes += trainer._execution._look(role)
     return notes
 
