@@ -19,8 +19,8 @@ from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.tuning import Tuning
 from ludus.games.kernels.triton_path import why_no_kernels
 from ludus.games.ppo.actor_critic import ActorCritic, Categorical
+from ludus.games.ppo.counter_random import keys_of
 from ludus.games.ppo.shuffle import constants, rows_in_order
-from ludus.games.ppo.streams import keys_of
 from ludus.games.rules.acrobot import Acrobot
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.trainers import fused_ppo

@@ -301,7 +301,7 @@ _GAMES = [
      "words(self.keys.step, 0 * number, index)"),
     (f"{_DEVICE_PPO}/pending_rollout.py", "self.rows = None if is_last else found", "pass"),
     (f"{_DEVICE_PPO}/collect.py", "return game.over(state) & ~done_B", "return game.truncated(state)"),
-    (f"{_DEVICE_PPO}/network.py", "network = without_model(network)",
+    ("ludus/games/networks.py", "network = without_model(network)",
      'network = getattr(network, "module", network)'),
     (f"{_DEVICE_PPO}/past.py", "if rounds == 0 or (every and", "if (every and"),
     ("ludus/games/elementwise.py", ") and own_function(game) is None", ")"),

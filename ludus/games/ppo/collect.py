@@ -20,8 +20,8 @@ from torch import Tensor
 from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State
 from ludus.games.ppo.actor_critic import ActionDistribution
+from ludus.games.ppo.counter_random import action_draws
 from ludus.games.ppo.live import LiveGames
-from ludus.games.ppo.streams import action_draws
 
 Policy = Callable[[Tensor, int], tuple[Tensor, Tensor | None]]
 """Takes observations of a role, and its index; returns outputs (B, A), illegal moves masked, and log_std."""

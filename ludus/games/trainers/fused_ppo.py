@@ -14,6 +14,7 @@ from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
+from ludus.games.networks import check_network
 from ludus.games.ppo.abilities import Abilities
 from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
 from ludus.games.ppo.clock import TrainingClock
@@ -22,7 +23,6 @@ from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
-from ludus.games.ppo.network import check_network
 from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.pending_rollout import PendingRollout
 from ludus.games.ppo.plan import as_fused, make_plan
