@@ -10,7 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.nn.engines.choice import Chosen, EngineKey, Subject, Tell, choose_engine
+from ludus.nn.engines.choice import (
+    Chosen,
+    EngineKey,
+    EngineName,
+    Subject,
+    Tell,
+    choose_engine,
+)
+from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 
 
@@ -103,6 +111,9 @@ class Update(Metered):
         if (former := getattr(self, "_update", None)) is not None:
             self.update = former  # type: ignore[method-assign]
         self.execute: Callable[..., Any] = self.update
+        self.engine_notes: list[str] = []
+        """How the update is executed, where a user should know: a trainer reports them when it opens."""
+        self._plain_state: PlainState | None = None
 
     @abstractmethod
     def update(self, *inputs: Any) -> Any:
@@ -123,6 +134,35 @@ class Update(Metered):
         chosen = choose_engine(key, subject, is_long=is_long, has_begun=has_begun, tell=tell)
         self.execute = chosen.by(self.update)
         return chosen
+
+    def choose(
+        self,
+        engine: EngineKey,
+        example: Callable[[], Any],
+        *,
+        is_long: bool,
+        has_begun: bool,
+        tell: Callable[[str], None],
+    ) -> EngineName:
+        """Choose what executes the update, and return the engine's name for the resolved config.
+
+        `example` returns inputs of the update; `tell` reports what an engine finds out later.
+        """
+        network = self.learner.module
+        self._plain_state = PlainState(network)
+        chosen = choose_engine(
+            engine,
+            Subject(self.update, self, [network], self.device, example),
+            is_long=is_long,
+            has_begun=has_begun,
+            tell=tell,
+        )
+        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
+        return chosen.engine
+
+    def inexact_because(self) -> list[str]:
+        """Return the state that a script's network changes without saving it."""
+        return [] if self._plain_state is None else unsaved(self._plain_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the network, its optimizer, and the metrics that are not recorded yet."""

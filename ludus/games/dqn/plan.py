@@ -1,8 +1,8 @@
-"""The plan of two roles that learn in one loop."""
+"""The plan of a round in which two roles learn in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from ludus.core import Repeat, Stage
 from ludus.core.intervals import Work, every, is_due
@@ -14,16 +14,13 @@ _GRAPH = "a CUDA graph"
 def two_roles(
     config: FusedDqnConfig,
     *,
-    warm_up: Stage,
     sync_target: Mapping[str, Work],
     fit: Mapping[str, Work],
     collect: Mapping[str, Work],
-    then: Sequence[Stage],
-    finish: Stage,
     is_trained: Callable[[str], bool],
     captured: Mapping[str, Collection[str]],
-) -> Repeat:
-    """Return rounds in which each trained role makes one update; the stages of `then` follow each round.
+) -> tuple[Repeat, ...]:
+    """Return a round's update of each trained role.
 
     The work of a stage is given for each role. `is_trained` is called in every round: a script may freeze a
     role for a while. `captured` names the stages of each role that are CUDA graphs.
@@ -49,7 +46,4 @@ def two_roles(
         )  # fmt: skip
 
     sections = [(role, config.role(role)) for role in config.trained]
-    roles = [of_role(role, section) for role, section in sections if section is not None]
-    update = Repeat(name="update", times=1, counter="round", body=tuple(roles))
-    rounds = Repeat(name="round", times=config.max_rounds, body=(update, *then))
-    return Repeat(name="train", times=1, body=(warm_up, rounds, finish))
+    return tuple(of_role(role, own) for role, own in sections if own is not None)

@@ -23,7 +23,7 @@ from ludus.games.player import num_moves
 from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import Executor, Subject
-from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
 from ludus.nn.target import Target
@@ -73,8 +73,8 @@ class RoleLearner(Update):
         if net is None:
             with forked(derive(seed, f"{role}/net")):
                 net = make_net(config.net_arch, inputs, self.num_actions)
-        self.take_net(net)
-        super().__init__(self.learner, METRICS)
+        super().__init__(self._make_learner(net), METRICS)
+        self._use_learner()
         row, move = Column((inputs,), torch.float32), Column((), torch.int32)
         reward, done = Column((), torch.float32), Column((), torch.bool)
         columns = dict(zip(Experiences._fields, (row, move, reward, done, row), strict=True))
@@ -100,20 +100,26 @@ class RoleLearner(Update):
 
     def take_net(self, net: nn.Module) -> None:
         """Train this network from now on: the optimizer's moments are reset, and the target is a copy."""
+        self.learner = self._make_learner(net)
+        self._use_learner()
+
+    def _make_learner(self, net: nn.Module) -> Learner:
         config, inputs = self.config, self.game.observation_size(self.role)
         check_net(net, role=self.role, inputs=inputs, outputs=self.num_actions, learns=True)
-        self.net = net.to(self.device).eval()
-        self.learner = Learner(
-            self.net,
+        return Learner(
+            net.to(self.device).eval(),
             config.optimizer,
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
             **self._options,
         )
-        self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
-        self.script_optimizer = RoleOptimizer(self.learner, self.begin_step)
-        self.target = Target(self.learner)
-        self.acting = Acting(self.learner, inputs=inputs, precision=self._precision)
-        self.plain_state = PlainState(self.net)
+
+    def _use_learner(self) -> None:
+        learner, inputs = self.learner, self.game.observation_size(self.role)
+        self.net, self.flat, self.optimizer = learner.module, learner.flat, learner.optimizer
+        self.script_optimizer = RoleOptimizer(learner, self.begin_step)
+        self.target = Target(learner)
+        self.acting = Acting(learner, inputs=inputs, precision=self._precision)
+        self._plain_state = PlainState(self.net)
         self.execute_by(lambda method: method, is_graph=False)
 
     def execute_by(self, by: Executor, *, is_graph: bool) -> None:
@@ -238,10 +244,6 @@ class RoleLearner(Update):
         """Return the means since the last record, and the current values of the schedules."""
         rates = {"learning_rate": self.learning_rate, "exploration_rate": self.exploration_rate}
         return {f"{self.role}/{name}": rate for name, rate in rates.items()} | super().metrics()
-
-    def inexact_because(self) -> list[str]:
-        """Return the state that a script's own network changes without saving it."""
-        return unsaved(self.plain_state)
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of the weights that playing needs."""

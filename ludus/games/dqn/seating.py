@@ -204,6 +204,15 @@ class Seating:
         with forked(seed), self.inference_mode(), self.given_state.spared() as players:
             yield players
 
+    @property
+    def num_counted(self) -> int:
+        """How many updates the metrics are of."""
+        return sum(learner.num_counted for learner in self.learners.values())
+
+    def metrics(self) -> dict[str, float]:
+        """Return the metrics of all learners since the last record."""
+        return {k: v for one in self.learners.values() for k, v in one.metrics().items()}
+
     def weights(self) -> dict[str, Tensor]:
         """Return a copy of all trained networks, on the CPU: host.<name> and agent.<name>."""
         return {k: t for one in self.learners.values() for k, t in one.weights().items()}

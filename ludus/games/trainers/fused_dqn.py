@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat, Run
+from ludus.core import Repeat, Run, Stage
 from ludus.core.intervals import Work
 from ludus.games.dqn.execution import Execution
 from ludus.games.dqn.plan import two_roles
@@ -52,27 +52,17 @@ class DQNTrainer(TwoRoleTrainer):
     def _execute_anew(self) -> None:
         if self._is_used:
             self._execution.choose_engine(self.config, self.device)
-            self._tell_notes()
+            for learner in self.learners.values():
+                for note in learner.engine_notes:
+                    self.run.tell(note, event="engine")
 
-    def open(self) -> None:
-        """Log what fit changed, and why updates do not use a faster engine."""
-        super().open()
-        self._tell_notes()
-
-    def _tell_notes(self) -> None:
-        for note in self._execution.notes:
-            self.run.tell(note, event="engine")
-
-    def plan(self) -> Repeat:
-        """Return rounds in which each role makes one update."""
+    def _update_plan(self) -> tuple[Stage | Repeat, ...]:
+        """Return the update of each role."""
         return two_roles(
             self.config,
-            warm_up=self._first_stage(),
             sync_target=self._watched("sync_target", self._sync_target),
             fit=self._watched("fit", self._fit),
             collect=self._watched("collect", self._collect),
-            then=self._after_a_round(),
-            finish=self._last_stage(),
             is_trained=lambda role: self.learners[role].is_trained,
             captured={role: self._execution.captured(role) for role in self.learners},
         )

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import HookError, Interrupted
+from ludus.core import Repeat, Run, Stateful, states
+from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
+from ludus.games.export import export_policy
+from ludus.games.game import Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
+from ludus.games.matches import told
 from ludus.games.networks import check_network
-from ludus.games.ppo.abilities import Abilities
+from ludus.games.player import Player
 from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
 from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
-from ludus.games.ppo.evaluate import Evaluation
+from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.past import PastPlayers, meeting
@@ -28,14 +33,16 @@ from ludus.games.ppo.pending_rollout import PendingRollout
 from ludus.games.ppo.plan import as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.undo import Undo
-from ludus.games.rounds import after_a_round, with_length
+from ludus.games.rounds import after_a_round, refuse_evaluator
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.choice import Subject, choose_engine
-from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
-from ludus.session.begun import CHANGED, as_begun, has_begun
+from ludus.session.begun import begin, has_begun
 from ludus.session.device import resolve_device
+from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
 
 GUARD = DivergenceGuard(remedy="lower reward_scale")
@@ -44,7 +51,7 @@ _WORTH_COMPILING = 150_000
 
 
 @register_trainer("fused_ppo")
-class PPOTrainer(Abilities, Trainer):
+class PPOTrainer(Trainer):
     """Trains a single-player game, or both sides of a symmetric one, by proximal policy optimization.
 
     train
@@ -63,7 +70,7 @@ class PPOTrainer(Abilities, Trainer):
     Config = FusedPpoConfig
     # Clock-dependent state need not be exact; the order of an epoch is recomputed.
     derived: ClassVar[tuple[str, ...]] = (
-        "_clock", "_minibatches", "_plain_state", "_by_kernels",
+        "_clock", "_minibatches", "_by_kernels",
     )  # fmt: skip
 
     config: FusedPpoConfig
@@ -71,10 +78,10 @@ class PPOTrainer(Abilities, Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, network and evaluation from the config."""
-        self._notes: list[str] = []
-        if max_steps is not None:
-            self.config, self._notes = with_length(self.config, max_steps)
-        self.config = config = as_begun(self.config, self.run.files, self._notes)
+        self.config, self.notes = begin(
+            self.config, self.run.files, max_steps, FusedPpoConfig.with_length
+        )
+        config = self.config
         self.device = resolve_device(config.settings.device)
         self.fused_game = game = make_game(config.game)
         self.distribution = distribution_of(game.actions(game.roles[0]))
@@ -110,6 +117,10 @@ class PPOTrainer(Abilities, Trainer):
         self._choose_engine()
         self._minibatches = Minibatches(self.live.keys.shuffle, config.num_minibatches)
         self._clock = TrainingClock(self.device)
+        self._reports = Reports(
+            GUARD, self.ppo, evaluate=lambda run: self.evaluate(), take=self._take_metrics,
+            weights=self.weights, judge=self.judge, rates=self._clock.log,
+        )  # fmt: skip
 
     def _make_network(self) -> nn.Module:
         config, game = self.config, self.fused_game
@@ -122,17 +133,14 @@ class PPOTrainer(Abilities, Trainer):
 
     def _choose_engine(self) -> None:
         config, ppo = self.config, self.ppo
-        self._plain_state = PlainState(self.network)
-        chosen = choose_engine(
+        engine = ppo.choose(
             config.engine,
-            Subject(ppo.update, ppo, [self.network], self.device, ppo.example),
+            ppo.example,
             is_long=config.run_opts >= _WORTH_COMPILING,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        ppo.execute = chosen.by(ppo.update)
-        self.config = config.replace(engine=chosen.engine)
-        self._engine_notes = list(chosen.notes)
+        self.config = config.replace(engine=engine)
         self._by_kernels, self._rounds_are_made = None, ""
         if config.fused:
             self._by_kernels, self._rounds_are_made = choose_kernels(
@@ -151,9 +159,12 @@ class PPOTrainer(Abilities, Trainer):
             train_step=self._train_step,
             iterate=self._clock.syncs.counting(self._iterate),
             then=after_a_round(
-                self.config, evaluate=self._evaluate, record=self._record, save=self._save
+                self.config,
+                evaluate=self._evaluate,
+                record=self._reports.record,
+                save=self._reports.save,
             ),
-            finish=self._finish,
+            finish=self._reports.finish,
             is_fused=is_fused,
             made=self._rounds_are_made,
         )
@@ -206,12 +217,9 @@ class PPOTrainer(Abilities, Trainer):
         is_last = epoch == config.num_epochs - 1 and index == config.num_minibatches - 1
         assert self.pending_rollout is not None
         rows = self.pending_rollout.take_rows(is_last=is_last)
-        self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
-        run.counters["round"] += is_last
-
-    def _learn(self, rows: Tensor, run: Run, *, iteration: int, epoch: int, index: int) -> None:
-        self.train_step(self._minibatches(rows, iteration, epoch, index), index)
+        self.train_step(self._minibatches(rows, run.counters["round"], epoch, index), index)
         run.counters["opt_steps"] += 1
+        run.counters["round"] += is_last
 
     def train_step(self, batch: Tensor, batch_idx: int) -> None:
         """Update on one minibatch of packed rows; override it to change the update."""
@@ -239,38 +247,21 @@ class PPOTrainer(Abilities, Trainer):
             run.counters["game_steps"] += self._moves_a_round
             for epoch in range(config.num_epochs):
                 for index in range(config.num_minibatches):
-                    self._learn(rows, run, iteration=iteration, epoch=epoch, index=index)
+                    self.train_step(self._minibatches(rows, iteration, epoch, index), index)
+                    run.counters["opt_steps"] += 1
             run.counters["round"] += 1
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
-        if GUARD.diverged(self.ppo.metrics()) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
         with self._clock.stopped(), self.evaluation.within(run):
-            metrics = self.evaluate()
-            self.judge.update(run, metrics, lambda score: self.weights())
-        return metrics
+            return self._reports.evaluate(run)
 
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset accumulation and timing."""
-        opts = run.counters["opt_steps"]
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
         metrics = {**self.live.take_metrics(), **self.ppo.take_metrics()}
-        metrics["train/learning_rate"] = self.rate(opts)
+        metrics["train/learning_rate"] = self.rate(run.counters["opt_steps"])
         if (log_std := getattr(self.network, "log_std", None)) is not None:
             metrics["train/std"] = float(log_std.detach().exp().mean())
-        run.record(metrics)
-        self._clock.log(run)
-        run.log.write(run)
-        GUARD.check(metrics, opts)
-
-    def _save(self, run: Run) -> None:
-        counters = {name: value for name, value in run.counters.items() if value}
-        name = f"models/{run.counters['opt_steps']}"
-        run.keep_model(name, self.weights(), {"counters": counters})
-
-    def _finish(self, run: Run) -> None:
-        """Write the last record, if it is not yet written."""
-        if run.log.has_news or self.ppo.num_counted:
-            self._record(run)
+        return metrics
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
@@ -285,16 +276,80 @@ class PPOTrainer(Abilities, Trainer):
 
     def open(self) -> None:
         """Log what fit changed, and how the updates are executed."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
         if self._by_kernels is not None and (reason := self._by_kernels.make_ready()):
             self._by_kernels, self._rounds_are_made = None, plainly(reason)
         if self.config.fused and self.device.type == "cuda":
-            self._engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
-        for note in self._engine_notes:
-            self.run.tell(note, event="engine")
+            self.ppo.engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
+        super().open()
         self._clock.start(self.run)
 
-    def inexact_because(self) -> list[str]:
-        """Return a script's network if it changes state without saving it."""
-        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []
+    def set_evaluator(self, evaluator: object) -> NoReturn:
+        """Raise an error: the evaluator would never be called."""
+        refuse_evaluator(self.config.kind, evaluator)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of the network's weights."""
+        named = self.learner.weights().items()
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights in a saved state; the network does not change."""
+        saved = state["ppo"]["learner"]
+        with states.within("learner"):
+            self.learner.check_state(saved)
+        return dict(saved["weights"])
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the metrics of the current network, over the games of an evaluation."""
+        with self._spared() as player:
+            return self.evaluation(player)
+
+    @contextlib.contextmanager
+    def _spared(self) -> Iterator[PolicyPlayer]:
+        """Yield a player of the network; network state and global generators are restored after the block."""
+        seed = derive(self.config.seed, "ppo/players")
+        with forked(seed), self.learner.module_state.kept(), plain_state_set_aside(self.network):
+            yield self.evaluation.player(self.outputs, self.distribution)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of saved weights on held-out games that no selection used."""
+        name = "held out" if seed is None else f"held out {seed}"
+        with swapped_weights(self.learner, weights), self._spared() as player:
+            return self.evaluation(player, games=episodes, name=name)
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
+        """Return one game of saved weights, move by move; against an opponent they play each role in turn."""
+        # Played to its end before the lines are read, so that nothing happens between two moves.
+        with swapped_weights(self.learner, weights), self._spared() as player:
+            return list(self._told(player, index))
+
+    def _told(self, player: PolicyPlayer, index: int) -> Iterator[str]:
+        evaluation, roles = self.evaluation, self.fused_game.roles
+        own = roles[index % len(roles)]
+        players: dict[str, Player] = {**evaluation.make_opponents(), own: player}
+        # Without an opponent in the config the network plays all roles.
+        players = {role: players.get(role, player) for role in roles}
+        names = {
+            role: "the network" if one is player else type(one).__name__.lower()
+            for role, one in players.items()
+        }
+        source = evaluation.generator(f"play/{index}")
+        turns = evaluation.config.max_turns
+        return told(self.fused_game, players, names, source, max_turns=turns)
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Write saved weights to act with NumPy alone; legal moves are given as masks."""
+        if not acts_by_its_policy(self.network):
+            raise LudusError(
+                f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"
+                " subclass, or one with hooks, may compute something else), so it cannot be exported;"
+                " its weights are in models/"
+            )
+        game, role = self.fused_game, self.fused_game.roles[0]
+        has_moves = isinstance(game.actions(role), Moves)
+        kind: Kind = "categorical" if has_moves else "gaussian"
+        head = "logits" if has_moves else "mean"
+        with swapped_weights(self.learner, weights):
+            export_policy(path, game, role, kind, head, self.network.policy)
