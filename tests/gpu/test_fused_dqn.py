@@ -79,7 +79,7 @@ def test_a_run_of_captured_rounds_is_the_eager_one_to_the_bit(changed: dict[str,
     for role in ("host", "agent"):
         assert is_captured(captured.trainer, role)
         assert not is_captured(eager.trainer, role)
-        assert captured.trainer.learners[role]._draw_and_update.update._graphs  # type: ignore[attr-defined]
+        assert captured.trainer.learners[role].execute.update._graphs  # type: ignore[attr-defined]
     assert different(ending(captured.trainer), ending(eager.trainer)) == []
     assert [r.scalars for r in captured.records] == [r.scalars for r in eager.records]
 

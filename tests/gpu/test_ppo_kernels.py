@@ -373,7 +373,7 @@ def test_functions_that_triton_cannot_compile_are_called_plainly_and_that_is_tol
         trainer = PPOTrainer(small_ppo(**FUSED))
         trainer.fit(runtime=InMemoryRuntime)
     assert trainer._by_kernels is None
-    assert "Triton cannot compile the functions of Squared" in trainer._engine_notes[-1]
+    assert "Triton cannot compile the functions of Squared" in trainer.ppo.engine_notes[-1]
     assert trainer.run.counters["round"] == 4
 
 

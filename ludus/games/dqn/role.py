@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ludus.core import states
 from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.choose import best
-from ludus.games.dqn.config import RoleConfig
+from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.inference import Acting, Precision, matmuls_in
 from ludus.games.dqn.optimizer import RoleOptimizer
 from ludus.games.game import FusedGame
@@ -41,20 +41,16 @@ class RoleLearner(Update):
     def __init__(
         self,
         role: str,
-        config: RoleConfig,
+        run_config: FusedDqnConfig,
         game: FusedGame,
-        *,
-        net: nn.Module | None,
-        seed: int,
         device: torch.device,
-        run_rounds: int,
-        huber: float | None,
-        max_grad_norm: float | None,
-        precision: Precision,
+        net: nn.Module | None,
     ) -> None:
         """`net` is a script's own network; without one it is built from the config's net_arch."""
+        config, seed = run_config.role(role), run_config.seed
+        assert config is not None
         self.role, self.config, self.game, self.device = role, config, game, device
-        self.prefix, self.huber = role, huber
+        self.prefix, self.huber = role, run_config.huber
         self.num_updates = 0
         """The number of updates of the role, in this run and before it."""
         self.first_update = self.first_row = 0
@@ -63,11 +59,8 @@ class RoleLearner(Update):
         """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
         self._rate = torch.zeros(1, device=device)
         """The learning rate of the next update, in a tensor of fixed address, as a CUDA graph reads it."""
-        self._precision: Precision = precision
-        self._options: dict[str, Any] = {
-            "max_grad_norm": max_grad_norm,
-            "precision": "float32" if precision == "tf32" else precision,
-        }
+        self._precision: Precision = run_config.precision
+        self._max_grad_norm = run_config.max_grad_norm
         inputs = game.observation_size(role)
         self.num_actions = num_moves(game, role, who="a network of values")
         if net is None:
@@ -81,7 +74,7 @@ class RoleLearner(Update):
         self.replay = DeviceReplay(
             columns, config.replay_capacity, seed=seed, device=device, name=f"{role}/replay"
         )
-        self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
+        self.lr_scheduler, self.er_scheduler = self._schedulers(run_config.max_rounds)
 
     def _schedulers(self, run_rounds: int) -> tuple[Scheduler, Scheduler]:
         config, explore = self.config, self.config.exploration
@@ -110,7 +103,8 @@ class RoleLearner(Update):
             net.to(self.device).eval(),
             config.optimizer,
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
-            **self._options,
+            max_grad_norm=self._max_grad_norm,
+            precision="float32" if self._precision == "tf32" else self._precision,
         )
 
     def _use_learner(self) -> None:

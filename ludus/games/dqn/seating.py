@@ -71,8 +71,7 @@ class Seating:
         self.given_state = GivenState(self.players, partners, reward_func)
 
     def _make_learner(self, role: str) -> RoleLearner:
-        config, section, given = self.config, self.config.role(role), self._given.get(role)
-        assert section is not None
+        given = self._given.get(role)
         if isinstance(replaced := self._replaced.get(role), nn.Module):
             given = replaced
         if given is not None and not isinstance(given, nn.Module):
@@ -80,11 +79,7 @@ class Seating:
                 f"{role}_net is a {type(given).__name__}, which cannot be trained; give a torch.nn"
                 f".Module, or set '{role}' to null and opponent to given"
             )
-        return RoleLearner(
-            role, section, self.game, net=given, seed=config.seed, device=self.device,
-            run_rounds=config.max_rounds, huber=config.huber, max_grad_norm=config.max_grad_norm,
-            precision=config.precision,
-        )  # fmt: skip
+        return RoleLearner(role, self.config, self.game, self.device, given)
 
     def _opponent(self, role: str) -> Player:
         """Return the player of a role that is not trained."""

@@ -94,19 +94,13 @@ class PPOTrainer(Trainer):
         )
         self.past = None
         if config.past_players is not None:
-            self.past = PastPlayers(
-                config.past_players,
-                self.learner,
-                num_games=config.num_games,
-                num_roles=len(game.roles),
-                seed=config.seed,
-            )
+            self.past = PastPlayers(config, self.learner, num_roles=len(game.roles))
         self.pending_rollout: PendingRollout | None = None
         if not config.fused:
             self.pending_rollout = PendingRollout(
                 config, game, width=self.ppo.width, device=self.device
             )
-        self.evaluation = Evaluation(config.evaluation, game, seed=config.seed, device=self.device)
+        self.evaluation = Evaluation(config, game, self.device)
         self.judge = self.evaluation.judge()
         self.rate = Schedule(
             config.learning_rate_schedule,
