@@ -34,7 +34,8 @@ from benchmarks._games_learning_tasks import ROLES
 from benchmarks._harness import REPOSITORY
 from ludus.games import DQNTrainer, make_game, playoffs
 from ludus.games.game import FusedGame, State
-from ludus.games.rules.hironaka import Hironaka, host_action_table
+from ludus.games.hironaka.host_actions import host_action_table
+from ludus.games.rules.hironaka import Hironaka
 
 GAMES, MAX_STEPS = 10_000, 50
 HOSTS: dict[str, Any] = {

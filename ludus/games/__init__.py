@@ -16,17 +16,13 @@ if TYPE_CHECKING:
     from ludus.games.elementwise import ElementwiseGame, absolute, where
     from ludus.games.game import Bounds, FusedGame, Moves, State, Step, check_games
     from ludus.games.hironaka.gym_env import HironakaAgentEnv, HironakaHostEnv
+    from ludus.games.hironaka.host_actions import decode_host_action
+    from ludus.games.hironaka.polyhedra import newton_polytope, shift, vertices
     from ludus.games.kinds import make_game
     from ludus.games.networks import make_net
     from ludus.games.pairings import playoffs
     from ludus.games.player import AnyPlayer, Player, make_player
-    from ludus.games.rules.hironaka import (
-        Hironaka,
-        decode_host_action,
-        newton_polytope,
-        shift,
-        vertices,
-    )
+    from ludus.games.rules.hironaka import Hironaka
     from ludus.games.trainers.fused_dqn import DQNTrainer
     from ludus.games.trainers.fused_ppo import PPOTrainer
     from ludus.games.tree import game_tree
@@ -49,15 +45,15 @@ _WHERE = {
     "TwoRoleTrainer": "ludus.games.dqn.trainer",
     "absolute": "ludus.games.elementwise",
     "check_games": "ludus.games.game",
-    "decode_host_action": "ludus.games.rules.hironaka",
+    "decode_host_action": "ludus.games.hironaka.host_actions",
     "game_tree": "ludus.games.tree",
     "make_game": "ludus.games.kinds",
     "make_net": "ludus.games.networks",
     "make_player": "ludus.games.player",
-    "newton_polytope": "ludus.games.rules.hironaka",
+    "newton_polytope": "ludus.games.hironaka.polyhedra",
     "playoffs": "ludus.games.pairings",
-    "shift": "ludus.games.rules.hironaka",
-    "vertices": "ludus.games.rules.hironaka",
+    "shift": "ludus.games.hironaka.polyhedra",
+    "vertices": "ludus.games.hironaka.polyhedra",
     "where": "ludus.games.elementwise",
 }
 

@@ -23,6 +23,8 @@ from torch.nn.parameter import is_lazy
 
 from ludus.config.base import Positive, StrictConfig, validate
 from ludus.core.errors import ConfigError
+from ludus.games.game import FusedGame, Moves
+from ludus.nn.model import without_model
 from ludus.seeds import forked
 
 # A net_arch of more layers than this is a mistake, such as a repeat inside a repeat.
@@ -146,7 +148,7 @@ def check_net(
             " legal, generator)"
         )
     name = f"{role}_net, a {type(net).__name__},"
-    shape = shape_of(tried(net, inputs=inputs, name=name, learns=learns))
+    shape = _shape_of(_tried(net, inputs=inputs, name=name, learns=learns))
     if shape != (2, outputs):
         raise ConfigError(
             f"{name} gives {shape} for 2 observations; the {role} has {outputs} actions, so it must give"
@@ -155,7 +157,35 @@ def check_net(
     return net
 
 
-def tried(net: nn.Module, *, inputs: int, name: str, learns: bool = False) -> object:
+def check_network(network: object, game: FusedGame) -> nn.Module:
+    """Return the network of a script; raise ConfigError unless its outputs suit PPO.
+
+    For observations (B, O) it returns three things: logits or means (B, A), values (B,), and the log
+    standard deviations (A,) for continuous actions, else None.
+    """
+    network = without_model(network)
+    if not isinstance(network, nn.Module):
+        raise ConfigError(f"{type(network).__name__} is no torch.nn.Module; derive it from that")
+    role, name = game.roles[0], type(network).__name__
+    actions = game.actions(role)
+    num_outputs = actions.count if isinstance(actions, Moves) else len(actions.low)
+    last = "None" if isinstance(actions, Moves) else f"log_std ({num_outputs},)"
+    form = f"(outputs (B, {num_outputs}), values (B,), {last})"
+    size = game.observation_size(role)
+    found = _tried(network, inputs=size, name=f"the network {name}", learns=True)
+    wanted: tuple[Any, ...] = (
+        (2, num_outputs), (2,), None if isinstance(actions, Moves) else (num_outputs,)
+    )  # fmt: skip
+    shapes = tuple(map(_shape_of, found)) if isinstance(found, tuple) else _shape_of(found)
+    if shapes != wanted:
+        raise ConfigError(
+            f"the network {name} returns {shapes} for 2 observations, not {wanted}; for"
+            f" {type(game).__name__} it returns {form}"
+        )
+    return network
+
+
+def _tried(net: nn.Module, *, inputs: int, name: str, learns: bool = False) -> object:
     """Return the output of a copy of a script's network, in eval mode, for two rows of zeros on its own
     device.
 
@@ -235,7 +265,7 @@ def check_apart(nets: Mapping[str, nn.Module]) -> None:
         owners |= dict.fromkeys(places, role)
 
 
-def shape_of(out: object) -> Any:
+def _shape_of(out: object) -> Any:
     """Return the shape of a tensor, None for None, and the class name of anything else."""
     if out is None:
         return None

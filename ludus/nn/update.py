@@ -101,8 +101,6 @@ class Update(Metered):
         super().__init__(metric_names, learner.flat.device)
         self.learner = learner
         self.flat, self.optimizer = learner.flat, learner.optimizer
-        if (former := getattr(self, "_update", None)) is not None:
-            self.update = former  # type: ignore[method-assign]
         self.execute: Callable[..., Any] = self.update
         self.engine_notes: list[str] = []
         """How the update is executed, where a user should know: a trainer reports them when it opens."""
@@ -131,8 +129,6 @@ class Update(Metered):
         subject = Subject(self.update, self, [network], self.device, example)
         chosen = choose_engine(engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
         self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
-        if hasattr(self, "_update"):
-            self.update = self.execute  # type: ignore[method-assign]
         return chosen.engine
 
     def inexact_because(self) -> list[str]:

@@ -97,7 +97,7 @@ def role_of(role: str, device: str = "cpu") -> EngineCase:
         return {name: learner.state_dict()[name] for name in ("learner", "target", "totals")}
 
     inputs = learner.example_inputs()
-    return EngineCase(learner._update, inputs, state, learner.device, learner, [learner.learner])
+    return EngineCase(learner.update, inputs, state, learner.device, learner, [learner.learner])
 
 
 def player_of(device: str = "cpu") -> EngineCase:
@@ -110,7 +110,7 @@ def player_of(device: str = "cpu") -> EngineCase:
     rows.normal_(generator=generator)
     rows[:, trainer.fused_game.observation_size("player")] = 1.0  # the move: right
     numbers.fill_(0.01)
-    return EngineCase(ppo._update, (rows, numbers), ppo.state_dict, ppo.device, ppo, [ppo.learner])
+    return EngineCase(ppo.update, (rows, numbers), ppo.state_dict, ppo.device, ppo, [ppo.learner])
 
 
 def agents_of(kind: str, device: str = "cpu") -> EngineCase:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.games.rules.hironaka import Hironaka, features, newton_polytope, rescale, shift
+from ludus.games.hironaka.polyhedra import features, newton_polytope, rescale, shift
+from ludus.games.rules.hironaka import Hironaka
 
 
 def game(**changes: int | bool) -> Hironaka:

@@ -9,7 +9,7 @@ from torch import Tensor
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games import playoffs
 from ludus.games.player import make_player
-from ludus.games.players.random import Random
+from ludus.games.players._table import Random
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.tic_tac_toe import TicTacToe
 from ludus.seeds import generator

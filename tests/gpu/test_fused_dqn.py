@@ -79,7 +79,7 @@ def test_a_run_of_captured_rounds_is_the_eager_one_to_the_bit(changed: dict[str,
     for role in ("host", "agent"):
         assert is_captured(captured.trainer, role)
         assert not is_captured(eager.trainer, role)
-        assert captured.trainer.learners[role]._draw_and_update.update._graphs  # type: ignore[attr-defined]
+        assert captured.trainer.learners[role].execute.update._graphs  # type: ignore[attr-defined]
     assert different(ending(captured.trainer), ending(eager.trainer)) == []
     assert [r.scalars for r in captured.records] == [r.scalars for r in eager.records]
 
@@ -166,7 +166,7 @@ def test_games_that_turn_out_not_to_be_capturable_go_on_eagerly(tmp_path: Path) 
     for engine in ("auto", "eager"):
         trainer = DQNTrainer(on_cuda(engine=engine))
         _ = trainer.learners
-        trainer._game.__class__ = Peeking
+        trainer.fused_game.__class__ = Peeking
         trainer.fit(root=str(tmp_path), name=engine)
         ends.append(ending(trainer))
     notes = events(tmp_path, "auto")

@@ -19,8 +19,8 @@ from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.tuning import Tuning
 from ludus.games.kernels.triton_path import why_no_kernels
 from ludus.games.ppo.actor_critic import ActorCritic, Categorical
+from ludus.games.ppo.counter_random import keys_of
 from ludus.games.ppo.shuffle import constants, rows_in_order
-from ludus.games.ppo.streams import keys_of
 from ludus.games.rules.acrobot import Acrobot
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.trainers import fused_ppo
@@ -373,7 +373,7 @@ def test_functions_that_triton_cannot_compile_are_called_plainly_and_that_is_tol
         trainer = PPOTrainer(small_ppo(**FUSED))
         trainer.fit(runtime=InMemoryRuntime)
     assert trainer._by_kernels is None
-    assert "Triton cannot compile the functions of Squared" in trainer._engine_notes[-1]
+    assert "Triton cannot compile the functions of Squared" in trainer.ppo.engine_notes[-1]
     assert trainer.run.counters["round"] == 4
 
 

@@ -10,8 +10,7 @@ import torch
 from ludus.core.errors import ConfigError
 from ludus.games.dqn import role as role_module
 from ludus.games.dqn import trainer as fused_dqn
-from ludus.games.players.choose_last import ChooseLast
-from ludus.games.players.random import Random
+from ludus.games.players._table import ChooseLast, Random
 from ludus.nn.engines.tape import Taped
 from ludus.nn.optimizer import Adam, Sgd
 from tests.games.dqn.small import Ran, prepared, small_dqn
@@ -35,7 +34,7 @@ def spied_updates(role: str, times: int = 1, **changed: Any) -> list[Any]:
     seen: list[Any] = []
     learner.update = lambda *inputs: seen.append([given.clone() for given in inputs])
     for _ in range(times):
-        learner.learn()
+        learner.step()
     return seen
 
 
@@ -159,7 +158,7 @@ def test_the_target_moves_so_far_towards_the_network(kind: str) -> None:
     for role in ROLES:
         for tau in (0.25, 1.0):
             learner = prepared(small_dqn(**{f"{role}.tau": tau})).learners[role]
-            learner.learn()
+            learner.step()
             (before,), (now,) = learner.target.vectors, learner.learner.flat.vectors
             wanted = before + tau * (now.detach() - before)
             learner.sync_target()
@@ -188,7 +187,7 @@ def test_a_reward_at_the_next_turn_is_worth_so_much(
     for role in ROLES:
         for gamma in (0.5, 1.0):
             seen.clear()
-            prepared(small_dqn(engine="eager", **{f"{role}.gamma": gamma})).learners[role].learn()
+            prepared(small_dqn(engine="eager", **{f"{role}.gamma": gamma})).learners[role].step()
             ((rewards, discounts),) = seen
             # The end is where there is a reward.
             assert torch.equal(discounts, gamma * (rewards == 0).float())
@@ -238,7 +237,7 @@ def test_errors_beyond_this_count_in_proportion(kind: str) -> None:
     losses = {}
     for huber in (1e-3, 2e-3, None):
         learner = prepared(small_dqn(engine="eager", huber=huber)).learners["host"]
-        learner.learn()
+        learner.step()
         losses[huber] = float(learner.totals[0])
     # Nearly every error is beyond: the loss is the slope times the errors.
     assert losses[2e-3] == pytest.approx(2 * losses[1e-3], rel=0.05)
@@ -252,7 +251,7 @@ def test_a_longer_gradient_is_shortened(kind: str) -> None:
         plain = {"host.optimizer": SGD, "host.net_arch": [8], "max_grad_norm": limit}
         learner = prepared(small_dqn(**plain)).learners["host"]
         before = learner.learner.flat.vectors[0].detach().clone()
-        learner.learn()
+        learner.step()
         moved[limit] = float((learner.learner.flat.vectors[0].detach() - before).norm())
     assert moved[1e-3] == pytest.approx(1e-3, rel=1e-3)
     assert moved[None] > moved[1e-3]
@@ -273,7 +272,7 @@ def test_networks_compute_in_this_type_and_weights_stay_float32(kind: str) -> No
             lambda *given, seen=seen: seen.append(torch.get_float32_matmul_precision())
         )
         learner.values(torch.zeros(2, 21))
-        learner.learn()
+        learner.step()
         assert len(seen) >= 3
         assert {*seen} == {product}
         assert torch.get_float32_matmul_precision() == before
@@ -282,10 +281,10 @@ def test_networks_compute_in_this_type_and_weights_stay_float32(kind: str) -> No
 @changes(KIND, "engine")
 def test_the_engine_executes_the_updates(kind: str, compiled_calls: list[None]) -> None:
     taped = prepared(small_dqn(engine="tape")).learners["host"]
-    taped.learn()
+    taped.step()
     assert isinstance(engine_of(taped), Taped)
     eager = prepared(small_dqn(engine="eager")).learners["host"]
-    assert eager.update == eager._update
+    assert eager.execute == eager.update
     Ran(small_dqn(engine="compiled", **{"host.net_arch": [8], "agent.net_arch": [8]}))
     assert len(compiled_calls) >= 12
     assert Ran(small_dqn(engine="auto")).trainer.config.engine == "tape"

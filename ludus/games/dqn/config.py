@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 from ludus.config.base import (
     Count,
     Positive,
     PositiveFloat,
     StrictConfig,
-    TrainerConfig,
 )
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.registry import find
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
 from ludus.games.player import PlayerSection
-from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
-from ludus.games.unsupported import unused_settings
+from ludus.games.rounds import PositiveShare, RoundsConfig, Share
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -107,7 +105,7 @@ class RoleEvaluationConfig(EvaluationConfig):
     """The number of moves of each role after which a game is stopped, unfinished."""
 
 
-class FusedDqnConfig(TrainerConfig):
+class FusedDqnConfig(RoundsConfig):
     """The config of a run in which a host and an agent learn by double DQN."""
 
     game: GameSection
@@ -178,9 +176,7 @@ class FusedDqnConfig(TrainerConfig):
                 f"'game.kind' is {kind}, whose roles are {', '.join(map(str, roles))}; fused_dqn"
                 " trains a host and an agent: call the roles of your game so, or train it with fused_ppo"
             )
-        yield from self.evaluation.unused("evaluate_every_rounds", self.evaluate_every_rounds)
-        yield from never_reached(self)
-        yield from unused_settings(self.settings)
+        yield from self.problems_of_rounds(self.evaluation)
 
     def _role_problems(self) -> Iterator[str]:
         missing = [role for role in ROLES if role not in self.trained]
@@ -204,7 +200,3 @@ class FusedDqnConfig(TrainerConfig):
                 ("exploration.schedule", section.exploration.schedule),
             ):
                 yield from too_long(schedule, f"{role}.{key}", self.max_rounds, "rounds")
-
-    def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never reaches, with the value that means never."""
-        return intervals_unreached(self)

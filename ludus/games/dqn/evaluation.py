@@ -7,6 +7,7 @@ every other game by the mean of their own returns.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -140,24 +141,9 @@ class PairEvaluation:
         known = self.scripted[role, kind]
         return _judging(self.game, role, kind) if is_foreign(type(known)) else known
 
-    def play_all(
-        self,
-        players: Mapping[str, Player],
-        *,
-        stream: str = CHOOSING,
-        games: int | None = None,
-        max_steps: int | None = None,
-        seed: int | None = None,
-        is_interrupted: Callable[[], bool] = lambda: False,
-    ) -> dict[str, Played]:
-        """Return the results of the games of every pair."""
-        return {
-            pair: self.play(
-                players, pair, stream=stream, games=games, max_steps=max_steps, seed=seed,
-                is_interrupted=is_interrupted,
-            )
-            for pair in self.pairs
-        }  # fmt: skip
+    def play_all(self, players: Mapping[str, Player], **options: Any) -> dict[str, Played]:
+        """Return the results of the games of every pair, with the options of `play`."""
+        return {pair: self.play(players, pair, **options) for pair in self.pairs}
 
 
 def metrics_of(
@@ -174,23 +160,26 @@ def metrics_of(
     }
     if game.host_wins_by_ending:
         rhos = {pair: rho(one) for pair, one in played.items()}
+        values, measure = dict.fromkeys(game.roles, rhos), "rho"
+        found = {f"eval/rho/{pair}": value for pair, value in rhos.items()}
+    else:
+        values, measure = (
+            {
+                role: {
+                    pair: mean_return(played[pair], seat)
+                    for pair in ("host_vs_agent", *judges[role])
+                }
+                for seat, role in enumerate(game.roles)
+            },
+            "return",
+        )
         found = {
-            f"eval/{role}_rho": _mean([rhos[pair] for pair in judges[role]]) for role in trained
+            f"eval/{role}_return/{pair}": value
+            for role, by_pair in values.items()
+            for pair, value in by_pair.items()
         }
-        return found | {f"eval/rho/{pair}": value for pair, value in rhos.items()}
-    returns = {
-        role: {pair: mean_return(played[pair], index) for pair in ("host_vs_agent", *judges[role])}
-        for index, role in enumerate(game.roles)
-    }
-    found = {
-        f"eval/{role}_return": _mean([returns[role][pair] for pair in judges[role]])
-        for role in trained
-    }
-    return found | {
-        f"eval/{role}_return/{pair}": value
-        for role, by_pair in returns.items()
-        for pair, value in by_pair.items()
-    }
+    scores = {role: [values[role][pair] for pair in judges[role]] for role in trained}
+    return {f"eval/{k}_{measure}": sum(own) / len(own) for k, own in scores.items()} | found
 
 
 def shares_of(role: str, counts_A: Tensor) -> dict[str, float]:
@@ -200,7 +189,3 @@ def shares_of(role: str, counts_A: Tensor) -> dict[str, float]:
     if len(counts_A) <= _MOST_SHARES:
         found |= {f"actions/{role}_{action}": x for action, x in enumerate(shares_A.tolist())}
     return found
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

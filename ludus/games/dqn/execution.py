@@ -66,7 +66,8 @@ class Execution:
         used."""
         # Every update can be taped or called, so a resume can always use this again.
         sure: EngineKey = "tape" if device.type == "cpu" else "eager"
-        self.notes = list[str]()
+        for learner in self._learners.values():
+            learner.engine_notes = []
         wanted: EngineKey
         for wanted in (config.engine, sure):
             chosen = set[EngineName]()
@@ -78,14 +79,14 @@ class Execution:
                     has_begun=has_begun(self._run.files),
                     tell=lambda note: self._run.tell(note, event="engine"),
                 )
-                learner.execute(found.by, is_graph=found.used == "graph")
+                learner.execute_by(found.by, is_graph=found.used == "graph")
                 chosen.add(found.engine)
                 notes = [f"{learner.role}: {note}" for note in found.notes]
-                self.notes += [note for note in notes if note not in self.notes]
+                learner.engine_notes += [one for one in notes if one not in learner.engine_notes]
             if len(chosen) == 1:
                 break
-        for role in self._learners:
-            self.notes += self._look(role)
+        for role, learner in self._learners.items():
+            learner.engine_notes += self._look(role)
         return chosen.pop()
 
     def captured(self, role: str) -> set[str]:

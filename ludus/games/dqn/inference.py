@@ -18,6 +18,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ludus.nn.learner import Learner
+
 Precision = Literal["float32", "tf32", "bfloat16"]
 """tf32: float32 numbers whose products have 10 bits of mantissa, on the tensor cores of a GPU."""
 _ALIGNED = 16
@@ -117,6 +119,41 @@ class Inference:
                 x = torch.nn.functional.linear(x, weight, bias)
                 x = x.relu_() if has_relu else x
         return x[:, : self._chain[-1][0].out_features]
+
+
+class Acting:
+    """A learner's current network: on CUDA by fused layers where it is a chain of linear layers, else
+    called."""
+
+    def __init__(self, learner: Learner, *, inputs: int, precision: Precision) -> None:
+        """`inputs` is the number of input features."""
+        self._learner, self._precision = learner, precision
+        self._fused: Inference | None = None
+        if learner.flat.device.type == "cuda":
+            self._fused = Inference(learner.module, inputs=inputs, precision=precision)
+        self._is_steady = False
+
+    def values(self, obs_BO: Tensor) -> Tensor:
+        """Return (B, A) the value of each move."""
+        if self._fused is not None and self._fused.is_current:
+            if not self._is_steady:
+                self._fused.refresh()
+            return self._fused.values(obs_BO)
+        with torch.no_grad(), matmuls_in(self._precision):
+            values_BA: Tensor = self._learner(obs_BO)
+            return values_BA
+
+    @contextlib.contextmanager
+    def steady(self) -> Iterator[None]:
+        """Read the weights once for many calls of `values` inside the block, in which the network must not
+        change."""
+        if self._fused is not None and self._fused.is_current:
+            self._fused.refresh()
+        self._is_steady = True
+        try:
+            yield
+        finally:
+            self._is_steady = False
 
 
 def linear_chain(net: nn.Module) -> list[tuple[nn.Linear, bool]] | None:

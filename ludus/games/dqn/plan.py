@@ -1,35 +1,29 @@
-"""The plan of two roles that learn in one loop."""
+"""The plan of a round in which two roles learn in turn."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
 
-from ludus.core import Repeat, Run, Stage
-from ludus.core.intervals import every, is_due
+from ludus.core import Repeat, Stage
+from ludus.core.intervals import Work, every, is_due
 from ludus.games.dqn.config import FusedDqnConfig, RoleConfig
 
-RoleWork = Callable[[str, Run], Mapping[str, Any] | None]
 _GRAPH = "a CUDA graph"
 
 
 def two_roles(
     config: FusedDqnConfig,
     *,
-    warm_up: Stage,
-    sync_target: RoleWork,
-    fit: RoleWork,
-    collect: RoleWork,
-    then: Sequence[Stage],
-    finish: Stage,
+    sync_target: Mapping[str, Work],
+    fit: Mapping[str, Work],
+    collect: Mapping[str, Work],
     is_trained: Callable[[str], bool],
     captured: Mapping[str, Collection[str]],
-) -> Repeat:
-    """Return rounds in which each trained role makes one update; the stages of `then` follow each round.
+) -> tuple[Repeat, ...]:
+    """Return a round's update of each trained role.
 
-    `is_trained` is called in every round: a script may freeze a role for a while. `captured` names the
-    stages of each role that are CUDA graphs.
+    The work of a stage is given for each role. `is_trained` is called in every round: a script may freeze a
+    role for a while. `captured` names the stages of each role that are CUDA graphs.
     """
 
     def of_role(role: str, section: RoleConfig) -> Repeat:
@@ -41,18 +35,15 @@ def two_roles(
             when=lambda run: is_trained(role),
             note="unless it is frozen",
             body=(
-                Stage(name="sync_target", work=partial(sync_target, role), note=every(target, "round"),
+                Stage(name="sync_target", work=sync_target[role], note=every(target, "round"),
                       when=lambda run: is_due(run.counters["round"], target)),
-                Stage(name="fit", work=partial(fit, role),
+                Stage(name="fit", work=fit[role],
                       note=_GRAPH if "fit" in captured[role] else ""),
-                Stage(name="collect", work=partial(collect, role),
+                Stage(name="collect", work=collect[role],
                       note=every(rollout, "round", graph),
                       when=lambda run: is_due(run.counters["round"] + 1, rollout)),
             ),
         )  # fmt: skip
 
     sections = [(role, config.role(role)) for role in config.trained]
-    roles = [of_role(role, section) for role, section in sections if section is not None]
-    update = Repeat(name="update", times=1, counter="round", body=tuple(roles))
-    rounds = Repeat(name="round", times=config.max_rounds, body=(update, *then))
-    return Repeat(name="train", times=1, body=(warm_up, rounds, finish))
+    return tuple(of_role(role, own) for role, own in sections if own is not None)

@@ -11,74 +11,70 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.core import Stateful, states
+from ludus.core import states
+from ludus.data.replay.device_ring import Column, DeviceReplay
 from ludus.games.choose import best
-from ludus.games.dqn.acting import Acting
-from ludus.games.dqn.config import RoleConfig
-from ludus.games.dqn.inference import Precision, matmuls_in
+from ludus.games.dqn.config import FusedDqnConfig
+from ludus.games.dqn.inference import Acting, Precision, matmuls_in
 from ludus.games.dqn.optimizer import RoleOptimizer
-from ludus.games.dqn.replay import make_replay
 from ludus.games.game import FusedGame
 from ludus.games.networks import check_net, make_net
 from ludus.games.player import num_moves
 from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import Executor, Subject
-from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
 from ludus.nn.target import Target
+from ludus.nn.update import Update
 from ludus.seeds import derive, forked
 
 METRICS = ("loss", "grad_norm", "q_mean")
-_COUNTS = ("num_counted", "num_updates", "first_update", "first_row")
+_COUNTS = ("num_updates", "first_update", "first_row")
+_COMPONENTS = ("lr_scheduler", "er_scheduler", "learner", "target")
 
 
-class RoleLearner:
+class RoleLearner(Update):
     """A role that learns by double DQN. It is a Player; it and its replay are parts."""
 
     def __init__(
         self,
         role: str,
-        config: RoleConfig,
+        run_config: FusedDqnConfig,
         game: FusedGame,
-        *,
-        net: nn.Module | None,
-        seed: int,
         device: torch.device,
-        run_rounds: int,
-        huber: float | None,
-        max_grad_norm: float | None,
-        precision: Precision,
+        net: nn.Module | None,
     ) -> None:
         """`net` is a script's own network; without one it is built from the config's net_arch."""
+        config, seed = run_config.role(role), run_config.seed
+        assert config is not None
         self.role, self.config, self.game, self.device = role, config, game, device
-        self.huber = huber
+        self.prefix, self.huber = role, run_config.huber
         self.num_updates = 0
         """The number of updates of the role, in this run and before it."""
         self.first_update = self.first_row = 0
         """The numbers of updates and transitions when the run began: it counts from here."""
         self.is_trained = True
         """Whether `fit` and `collect` do anything; `set_trainable` changes it."""
-        self._numbers = torch.zeros(1, device=device)
-        """The learning rate of the next update, on the device."""
-        self._precision: Precision = precision
-        self._options: dict[str, Any] = {
-            "max_grad_norm": max_grad_norm,
-            "precision": "float32" if precision == "tf32" else precision,
-        }
+        self._rate = torch.zeros(1, device=device)
+        """The learning rate of the next update, in a tensor of fixed address, as a CUDA graph reads it."""
+        self._precision: Precision = run_config.precision
+        self._max_grad_norm = run_config.max_grad_norm
         inputs = game.observation_size(role)
         self.num_actions = num_moves(game, role, who="a network of values")
         if net is None:
             with forked(derive(seed, f"{role}/net")):
                 net = make_net(config.net_arch, inputs, self.num_actions)
-        self.take_net(net)
-        capacity = config.replay_capacity
-        self.replay = make_replay(role, inputs=inputs, capacity=capacity, seed=seed, device=device)
-        self.lr_scheduler, self.er_scheduler = self._schedulers(run_rounds)
-        self.totals = torch.zeros(len(METRICS), dtype=torch.float64, device=device)
-        """The sum of each metric since the last record."""
-        self.num_counted = 0
+        super().__init__(self._make_learner(net), METRICS)
+        self._use_learner()
+        row, move = Column((inputs,), torch.float32), Column((), torch.int32)
+        reward, done = Column((), torch.float32), Column((), torch.bool)
+        columns = dict(zip(Experiences._fields, (row, move, reward, done, row), strict=True))
+        self.replay = DeviceReplay(
+            columns, config.replay_capacity, seed=seed, device=device, name=f"{role}/replay"
+        )
+        self.lr_scheduler, self.er_scheduler = self._schedulers(run_config.max_rounds)
 
     def _schedulers(self, run_rounds: int) -> tuple[Scheduler, Scheduler]:
         config, explore = self.config, self.config.exploration
@@ -97,42 +93,44 @@ class RoleLearner:
 
     def take_net(self, net: nn.Module) -> None:
         """Train this network from now on: the optimizer's moments are reset, and the target is a copy."""
+        self.learner = self._make_learner(net)
+        self._use_learner()
+
+    def _make_learner(self, net: nn.Module) -> Learner:
         config, inputs = self.config, self.game.observation_size(self.role)
         check_net(net, role=self.role, inputs=inputs, outputs=self.num_actions, learns=True)
-        self.net = net.to(self.device).eval()
-        self.learner = Learner(
-            self.net,
+        return Learner(
+            net.to(self.device).eval(),
             config.optimizer,
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
-            **self._options,
+            max_grad_norm=self._max_grad_norm,
+            precision="float32" if self._precision == "tf32" else self._precision,
         )
-        self.optimizer = RoleOptimizer(self.learner, self._begin_step)
-        self.target = Target(self.learner)
-        self.acting = Acting(self.learner, inputs=inputs, precision=self._precision)
-        self.plain_state = PlainState(self.net)
-        self.update: Callable[..., None] = self._update
-        self._draw_and_update: Callable[[], None] = self._drawn_then_updated
-        self.is_captured = False
-        """Whether updates are captured as a CUDA graph."""
 
-    def execute(self, by: Executor, *, is_graph: bool) -> None:
+    def _use_learner(self) -> None:
+        learner, inputs = self.learner, self.game.observation_size(self.role)
+        self.net, self.flat, self.optimizer = learner.module, learner.flat, learner.optimizer
+        self.script_optimizer = RoleOptimizer(learner, self.begin_step)
+        self.target = Target(learner)
+        self.acting = Acting(learner, inputs=inputs, precision=self._precision)
+        self._plain_state = PlainState(self.net)
+        self.execute_by(lambda method: method, is_graph=False)
+
+    def execute_by(self, by: Executor, *, is_graph: bool) -> None:
         """Execute the updates by this engine from now on; a CUDA graph samples their batches as well."""
         self.is_captured = is_graph
-        self.update, self._draw_and_update = self._update, self._drawn_then_updated
-        if is_graph:
-            self._draw_and_update = by(self._drawn_then_updated)
-        else:
-            self.update = by(self._update)
+        """Whether updates are captured as a CUDA graph."""
+        self.execute: Callable[..., Any] = by(self._sample_and_update if is_graph else self.update)
 
     def subject(self) -> Subject:
         """Return the update, and the properties that decide which engines can execute it."""
         return Subject(
-            self._update, self, [self.net], self.device, self.example_inputs,
+            self.update, self, [self.net], self.device, self.example_inputs,
             generators=[self.replay.generator],
         )  # fmt: skip
 
     def example_inputs(self) -> tuple[Tensor, ...]:
-        """Return inputs of `_update` of the right shapes, holding zeros."""
+        """Return inputs of `update` of the right shapes, holding zeros."""
         size, inputs = self.config.batch_size, self.game.observation_size(self.role)
         rows = torch.zeros(size, inputs, device=self.device)
         actions = torch.zeros(size, dtype=torch.int32, device=self.device)
@@ -170,25 +168,28 @@ class RoleLearner:
         """Store the transitions of games that were not over; does not wait for the device."""
         self.replay.push_where(keep, found._asdict())
 
-    def _begin_step(self) -> Tensor:
+    def begin_step(self) -> Tensor:
         """Count an update that a script makes itself; return its learning rate, on the device."""
-        self._numbers.fill_(self.learning_rate)
+        self._rate.fill_(self.learning_rate)
         self.num_updates += 1
-        return self._numbers[0]
+        return self._rate[0]
 
-    def learn(self) -> None:
+    def step(self) -> None:
         """Make one update from uniformly sampled transitions, at the learning rate of this step."""
-        self._numbers.fill_(self.learning_rate)
+        self._rate.fill_(self.learning_rate)
         with matmuls_in(self._precision):
-            self._draw_and_update()
+            self.execute(*(() if self.is_captured else self._sampled()))
         self.num_updates += 1
         self.num_counted += 1
 
-    def _drawn_then_updated(self) -> None:
+    def _sampled(self) -> tuple[Tensor, ...]:
         drawn = self.replay.sample(self.config.batch_size)
-        self.update(*(drawn[name] for name in Experiences._fields), self._numbers)
+        return *(drawn[name] for name in Experiences._fields), self._rate
 
-    def _update(
+    def _sample_and_update(self) -> None:
+        self.update(*self._sampled())
+
+    def update(
         self,
         obs_BO: Tensor,
         actions_B: Tensor,
@@ -196,11 +197,12 @@ class RoleLearner:
         dones_B: Tensor,
         next_obs_BO: Tensor,
         numbers: Tensor,
-    ) -> None:
+    ) -> Tensor:
         """Take one gradient step on the loss of a batch, at the learning rate in `numbers`."""
         loss_fn = self.loss_fn(obs_BO, actions_B, rewards_B, dones_B, next_obs_BO)
         loss, norm, q_mean = self.learner.step(loss_fn, numbers[0])
-        self.totals.add_(torch.stack([loss, norm, q_mean]))
+        self.count(loss, norm, q_mean)
+        return loss
 
     def loss_fn(
         self,
@@ -234,67 +236,57 @@ class RoleLearner:
 
     def metrics(self) -> dict[str, float]:
         """Return the means since the last record, and the current values of the schedules."""
-        found = {
-            f"{self.role}/learning_rate": self.learning_rate,
-            f"{self.role}/exploration_rate": self.exploration_rate,
-        }
-        if self.num_counted:
-            means = [total / self.num_counted for total in self.totals.tolist()]
-            names = [f"{self.role}/{name}" for name in METRICS]
-            found |= dict(zip(names, means, strict=True))
-        return found
-
-    def take_metrics(self) -> dict[str, float]:
-        """Return the metrics, and reset their accumulation."""
-        found = self.metrics()
-        self.totals.zero_()
-        self.num_counted = 0
-        return found
-
-    def inexact_because(self) -> list[str]:
-        """Return the state that a script's own network changes without saving it."""
-        return unsaved(self.plain_state)
+        rates = {"learning_rate": self.learning_rate, "exploration_rate": self.exploration_rate}
+        return {f"{self.role}/{name}": rate for name, rate in rates.items()} | super().metrics()
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of the weights that playing needs."""
         found = self.learner.weights().items()
         return {f"{self.role}.{name}": t.detach().to("cpu", copy=True) for name, t in found}
 
+    def layer_norms(self, seed: int) -> dict[str, float]:
+        """Return the norm of every layer's weights, and of their gradient for one batch of the replay buffer.
+
+        The batch is sampled by the seed and the number of updates, and the network is in eval mode, so that
+        the run is not affected. This waits for the device.
+        """
+        draws = torch.Generator(self.device)
+        draws.manual_seed(derive(seed, f"{self.role}/layers", self.num_updates))
+        held = self.replay.size.clamp(min=1)
+        places_B = torch.empty(self.config.batch_size, dtype=torch.int64, device=self.device)
+        batch = self.replay.at(places_B.random_(generator=draws).remainder_(held))
+        named = self.flat.by_name(self.flat.vectors)
+        weights = dict(self.net.named_parameters())
+        with self.learner.module_state.kept(), torch.enable_grad():
+            loss, _ = self.loss_fn(*(batch[name] for name in Experiences._fields))(self.learner)
+            found = torch.autograd.grad(loss, [weights[name] for name in named], allow_unused=True)
+        norms = {f"layers/{self.role}/{name}": float(t.norm()) for name, t in named.items()}
+        for name, gradient in zip(named, found, strict=True):
+            norm = 0.0 if gradient is None else float(gradient.norm())
+            norms[f"layers/{self.role}/{name}/gradient"] = norm
+        return norms
+
     def state_dict(self) -> dict[str, Any]:
         """Return all but the buffer, which is a separate part."""
         return {
-            "learner": self.learner.state_dict(),
-            "target": self.target.state_dict(),
-            "lr_scheduler": self.lr_scheduler.state_dict(),
-            "er_scheduler": self.er_scheduler.state_dict(),
-            "totals": self.totals,
-            "is_trained": self.is_trained,
-            **{name: getattr(self, name) for name in _COUNTS},
+            **self.metric_state(),
+            **{name: getattr(self, name).state_dict() for name in _COMPONENTS},
+            **{name: getattr(self, name) for name in (*_COUNTS, "is_trained")},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a saved state."""
-        names = ("learner", "target", "lr_scheduler", "er_scheduler")
-        states.check_keys(state, *names, *_COUNTS, "totals", "is_trained")
-        totals, is_trained = (
-            states.like(state, "totals", self.totals),
-            states.flag(state, "is_trained"),
-        )
+        states.check_keys(state, *_COMPONENTS, *_COUNTS, "num_counted", "totals", "is_trained")
+        self.check_metric_state(state)
+        is_trained = states.flag(state, "is_trained")
         counts = {name: states.whole(state, name) for name in _COUNTS}
-        with states.within("learner"):
-            self.learner.check_state(state["learner"])
-        with states.within("target"):
-            self.target.check_state(state["target"])
-        parts: dict[str, Stateful] = {
-            "lr_scheduler": self.lr_scheduler,
-            "er_scheduler": self.er_scheduler,
-            "learner": self.learner,
-            "target": self.target,
-        }
-        for name, part in parts.items():
+        for checked in ("learner", "target"):
+            with states.within(checked):
+                getattr(self, checked).check_state(state[checked])
+        for name in _COMPONENTS:
             with states.within(name):
-                part.load_state_dict(state[name])
-        self.totals.copy_(totals)
+                getattr(self, name).load_state_dict(state[name])
+        self.load_metric_state(state)
         self.is_trained = is_trained
         for name, count in counts.items():
             setattr(self, name, count)

@@ -3,8 +3,8 @@ write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 import torch
 
@@ -12,26 +12,22 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, HookError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.runtime import Result
-from ludus.games.dqn.abilities import Abilities
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
-from ludus.games.dqn.layers import layer_norms
-from ludus.games.dqn.roll_outs import RollOuts
-from ludus.games.dqn.saving import Saving
-from ludus.games.dqn.two_roles import Given, TwoRoles
+from ludus.games.dqn.role_trainer import RoleTrainer
 from ludus.games.host_syncs import HostSyncs
 from ludus.games.player import foreign
-from ludus.games.roll_out import RewardFunc, play_turns
-from ludus.games.rounds import after_a_round, with_length
+from ludus.games.roll_out import play_turns
+from ludus.games.rounds import after_a_round
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
-from ludus.session.begun import CHANGED, as_begun
+from ludus.session.begun import begin
+from ludus.session.reports import Reports, keep
 from ludus.session.stage_times import StageTimes
-from ludus.session.trainer import Trainer
 
 
-class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
+class TwoRoleTrainer(RoleTrainer):
     """Trains a host and an agent by the `_train` of a subclass.
 
     train
@@ -63,32 +59,12 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
     Everything else is a part already: a run that is killed and resumed ends with the same bytes.
     """
 
-    Config: ClassVar[type[Any]] = FusedDqnConfig
     # Clock-dependent state need not be exact; the part `given` saves the state of rewards, or reports that
     # it cannot.
     derived: ClassVar[tuple[str, ...]] = ("_times", "_host_syncs", "_reward_func")
 
     uncalled: ClassVar[tuple[str, ...]] = ("train",)
     """Methods that no run calls, so that a subclass that overrides one gets an error."""
-
-    config: FusedDqnConfig
-
-    def __init__(
-        self,
-        config: object,
-        *,
-        host_net: Given | None = None,
-        agent_net: Given | None = None,
-        reward_func: RewardFunc | None = None,
-    ) -> None:
-        """Take a config and, optionally, a script's networks, a player and a reward function.
-
-        The network of a trained role is the starting point of training; it maps (B, O) observations to (B,
-        A) values.
-        """
-        Trainer.__init__(self, config)
-        TwoRoles.__init__(self, host_net=host_net, agent_net=agent_net, reward_func=reward_func)
-        self.note_given(host_net=host_net, agent_net=agent_net, reward_func=reward_func)
 
     def _train(self) -> Mapping[str, float] | None:
         """Train both roles for one round; return metrics, if there are any."""
@@ -109,23 +85,27 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, networks and buffers; those that a script has built and changed already are kept."""
-        config, self._notes = self.config, list[str]()
-        if max_steps is not None:
-            config, self._notes = with_length(config, max_steps)
-        self.config = config = as_begun(config, self.run.files, self._notes)
-        if self._roles is None or self._is_used:
-            self._build()
-        self._is_used = True
-        for learner in self.learners.values():
+        self.config, self.notes = begin(
+            self.config, self.run.files, max_steps, FusedDqnConfig.with_length
+        )
+        config = self.config
+        if self._is_used:
+            self._seating = None
+        seating, self._is_used = self.seating, True
+        for learner in seating.learners.values():
             learner.begin_run(config.max_rounds)
         self._check_starts()
-        self.evaluation = PairEvaluation(config, self.fused_game, self.device)
+        self.evaluation = PairEvaluation(config, seating.game, seating.device)
         self.evaluation.check_starts()
-        self.judge = Judge(*scores_of(config, self.fused_game))
+        self.judge = Judge(*scores_of(config, seating.game))
         metrics = [f"{role}/{name}" for role in config.trained for name in ("loss", "grad_norm")]
-        self._guard = DivergenceGuard(
+        guard = DivergenceGuard(
             remedy="lower gamma; observations and rewards must be finite", guarded=metrics
         )
+        self._reports = Reports(
+            guard, seating, evaluate=self._evaluate, take=self._take_metrics, weights=self.weights,
+            rates=self._log_rates,
+        )  # fmt: skip
         self._times, self._host_syncs = StageTimes(self.device), HostSyncs(self.device)
         self._choose_execution()
 
@@ -149,33 +129,21 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
             )
         self.config = config.replace(engine="eager")
 
-    def open(self) -> None:
-        """Log what fit changed."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
-
     def plan(self) -> Repeat:
         """Return rounds of `_train`."""
-        rounds = Stage(name="train_round", work=self._timed("train_round", self._train_round))
-        loop = Repeat(
-            name="round",
-            times=self.config.max_rounds,
-            body=(
-                Repeat(name="update", times=1, counter="round", body=(rounds,)),
-                *self._after_a_round(),
-            ),
+        reports, config = self._reports, self.config
+        update = Repeat(name="update", times=1, counter="round", body=self._update_plan())
+        then = after_a_round(
+            config, evaluate=reports.evaluate, record=reports.record, save=self._save
         )
-        return Repeat(name="train", times=1, body=(self._first_stage(), loop, self._last_stage()))
+        warm_up = Stage(name="warm_up", work=self._warm_up, note="the first games of each role")
+        rounds = Repeat(name="round", times=config.max_rounds, body=(update, *then))
+        finish = Stage(name="finish", work=reports.finish, always=True)
+        return Repeat(name="train", times=1, body=(warm_up, rounds, finish))
 
-    def _first_stage(self) -> Stage:
-        return Stage(name="warm_up", work=self._warm_up, note="the first games of each role")
-
-    def _after_a_round(self) -> tuple[Stage, ...]:
-        works = {"evaluate": self._evaluate, "record": self._record, "save": self._save}
-        return after_a_round(self.config, **works)
-
-    def _last_stage(self) -> Stage:
-        return Stage(name="finish", work=self._finish, always=True)
+    def _update_plan(self) -> tuple[Stage | Repeat, ...]:
+        """Return the updates of a round."""
+        return (Stage(name="train_round", work=self._timed("train_round", self._train_round)),)
 
     def _timed(self, name: str, work: Work) -> Work:
         """Return the work of a stage, timed where the config asks, with its host syncs counted."""
@@ -231,7 +199,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
         if self.has_own_roll_out:
             self.collect_rollout(role, games)
             return
-        learner, players = self.learners[role], self._met_by(role)
+        learner, players = self.learners[role], self.seating.met_by(role)
         with self.inference_mode():
             found, keep = play_turns(
                 self.fused_game,
@@ -247,29 +215,26 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
             learner.remember(found, keep)
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
-        metrics = {k: v for one in self.learners.values() for k, v in one.metrics().items()}
-        if self._guard.diverged(metrics) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
         self._count_steps(run)
         found = self.evaluate()
         replaced = [role for role, one in self.learners.items() if self.players[role] is not one]
         self.judge.update(run, found, lambda score: self.weights(), without=replaced)
         return found
 
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset accumulation and timing."""
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
         self._count_steps(run)
         metrics: dict[str, float] = {}
         for learner in self.learners.values():
             metrics |= learner.take_metrics()
             if self.config.layerwise_logging:
-                metrics |= layer_norms(learner, self.config.seed)
-        run.record(metrics)
+                metrics |= learner.layer_norms(self.config.seed)
+        return metrics
+
+    def _log_rates(self, run: Run) -> None:
         for name, value in self._times.take().items():
             run.log.rate(name, value)
         self._host_syncs.log(run)
-        run.log.write(run)
-        self._guard.check(metrics, run.counters["opt_steps"])
 
     def _count_steps(self, run: Run) -> None:
         """Count the moves that were stored; waits for the device."""
@@ -278,12 +243,7 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
 
     def _save(self, run: Run) -> None:
         self._count_steps(run)
-        counters = {name: value for name, value in run.counters.items() if value}
-        run.keep_model(f"models/{run.counters['round']}", self.weights(), {"counters": counters})
-
-    def _finish(self, run: Run) -> None:
-        if run.log.has_news or any(learner.num_counted for learner in self.learners.values()):
-            self._record(run)
+        keep(run, f"models/{run.counters['round']}", self.weights())
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return learners, buffers and the judge; games need no state, as every rollout starts new ones."""
@@ -293,11 +253,4 @@ class TwoRoleTrainer(Abilities, Saving, RollOuts, Trainer):
 
     def consulted(self) -> Mapping[str, object]:
         """Return the game; players and rewards are in the part `given`."""
-        return {} if self._roles is None else {"game": self.fused_game}
-
-    def inexact_because(self) -> Sequence[str]:
-        """Return the networks and players of a script that change state without saving it."""
-        if self._roles is None:
-            return []
-        learners = [reason for one in self._roles.values() for reason in one.inexact_because()]
-        return [*learners, *self.given_state.inexact_because()]
+        return {} if self._seating is None else {"game": self.fused_game}

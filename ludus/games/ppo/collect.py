@@ -20,8 +20,8 @@ from torch import Tensor
 from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State
 from ludus.games.ppo.actor_critic import ActionDistribution
+from ludus.games.ppo.counter_random import action_draws
 from ludus.games.ppo.live import LiveGames
-from ludus.games.ppo.streams import action_draws
 
 Policy = Callable[[Tensor, int], tuple[Tensor, Tensor | None]]
 """Takes observations of a role, and its index; returns outputs (B, A), illegal moves masked, and log_std."""
@@ -110,8 +110,7 @@ def collect(
 
     by_others_RB says in which games each role is not played by the current network; None: in none.
     """
-    game = live.game
-    num_roles, is_never_over = len(game.roles), is_plain(game)
+    game, is_never_over = live.game, is_plain(live.game)
     drawn_TRBK = action_draws(
         live.words(iteration, turns=turns),
         num_draws=distribution.num_draws,
@@ -121,51 +120,25 @@ def collect(
     for drawn_RBK, fresh in zip(drawn_TRBK, live.starts(iteration, turns), strict=True):
         # Plain elementwise games are never over at their start, so no mask is needed.
         state, over_B = live.state, None if is_never_over else game.over(live.state)
-        for role in range(num_roles):
-            state, over_B = _move(
-                live,
-                policy,
-                distribution,
-                sides,
-                state,
-                over_B,
-                role=role,
-                drawn_BK=drawn_RBK[role],
-            )
+        for role, name in enumerate(game.roles):
+            obs_BO = game.observe(state, name)
+            outputs_BA, log_std = policy(obs_BO, role)
+            actions = distribution.draw(outputs_BA, log_std, drawn_RBK[role])
+            sides[role].close(obs_BO)
+            sides[role].begin(obs_BO, actions, over_B)
+            play = game.play if over_B is None else game.step
+            state, rewards_BR = play(state, name, distribution.to_game(actions))
+            live.note(rewards_BR, over_B)
+            done_B = game.done(state)
+            truncated_B = _cut_off(game, state, done_B)
+            over_B = done_B if truncated_B is None else done_B | truncated_B
+            for other, side in enumerate(sides):
+                # Only a truncated game has a value after its end.
+                view = None if truncated_B is None else game.observe(state, game.roles[other])
+                side.update(rewards_BR[:, other], done_B, over_B, view)
         assert over_B is not None
         live.end_turn(state, over_B, fresh)
     return _rollout(game, live.state, sides, by_others_RB)
-
-
-def _move(
-    live: LiveGames,
-    policy: Policy,
-    distribution: ActionDistribution,
-    sides: list[_Side],
-    state: State,
-    over_B: Tensor | None,
-    *,
-    role: int,
-    drawn_BK: Tensor,
-) -> tuple[State, Tensor]:
-    """Move one role in all games; return the next state, and which games are over."""
-    game, name = live.game, live.game.roles[role]
-    obs_BO = game.observe(state, name)
-    outputs_BA, log_std = policy(obs_BO, role)
-    actions = distribution.draw(outputs_BA, log_std, drawn_BK)
-    sides[role].close(obs_BO)
-    sides[role].begin(obs_BO, actions, over_B)
-    play = game.play if over_B is None else game.step
-    after, rewards_BR = play(state, name, distribution.to_game(actions))
-    live.note(rewards_BR, over_B)
-    done_B = game.done(after)
-    truncated_B = _cut_off(game, after, done_B)
-    now_over_B = done_B if truncated_B is None else done_B | truncated_B
-    for other, side in enumerate(sides):
-        # Only a truncated game has a value after its end.
-        view = None if truncated_B is None else game.observe(after, game.roles[other])
-        side.update(rewards_BR[:, other], done_B, now_over_B, view)
-    return after, now_over_B
 
 
 def _cut_off(game: FusedGame, state: State, done_B: Tensor) -> Tensor | None:
@@ -185,18 +158,12 @@ def _rollout(
         if not is_plain(game):
             kept_RTB.append(_kept(side, is_first=role == 0, by_others_RB=by_others_RB, role=role))
 
-    def column(of: Callable[[_Side], list[Tensor]]) -> Tensor:
-        return torch.cat([torch.stack(of(side)) for side in sides], 1)
-
-    return Rollout(
-        obs=column(lambda side: side.obs),
-        actions=column(lambda side: side.actions),
-        rewards=column(lambda side: side.rewards),
-        ended=column(lambda side: side.ended),
-        over=column(lambda side: side.over),
-        after=column(lambda side: side.after),
-        kept=torch.cat(kept_RTB, 1) if kept_RTB else None,
-    )
+    columns = {
+        name: torch.cat([torch.stack(getattr(side, name)) for side in sides], 1)
+        for name in Rollout._fields
+        if name != "kept"
+    }
+    return Rollout(**columns, kept=torch.cat(kept_RTB, 1) if kept_RTB else None)
 
 
 def _kept(side: _Side, *, is_first: bool, by_others_RB: Tensor | None, role: int) -> Tensor:

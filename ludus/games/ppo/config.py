@@ -12,7 +12,6 @@ from ludus.config.base import (
     Positive,
     PositiveFloat,
     StrictConfig,
-    TrainerConfig,
 )
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.minibatches import undivided
@@ -20,8 +19,7 @@ from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game, num_roles
 from ludus.games.player import PlayerSection
-from ludus.games.rounds import PositiveShare, Share, intervals_unreached, never_reached
-from ludus.games.unsupported import unused_settings
+from ludus.games.rounds import PositiveShare, RoundsConfig, Share
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -98,7 +96,7 @@ def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
         )
 
 
-class FusedPpoConfig(TrainerConfig):
+class FusedPpoConfig(RoundsConfig):
     """The config of a run of PPO on device games."""
 
     game: GameSection
@@ -178,9 +176,7 @@ class FusedPpoConfig(TrainerConfig):
             self.run_opts,
             "optimisation steps",
         )
-        yield from self.evaluation.unused("evaluate_every_rounds", self.evaluate_every_rounds)
-        yield from never_reached(self)
-        yield from unused_settings(self.settings)
+        yield from self.problems_of_rounds(self.evaluation)
 
     def _problems_of_roles(self, game: FusedGame) -> Iterator[str]:
         name, roles = type(game).__name__, ", ".join(game.roles)
@@ -248,7 +244,7 @@ class FusedPpoConfig(TrainerConfig):
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never reaches, with the value that means never."""
-        off = intervals_unreached(self)
+        off = super().unreached()
         if self.rounds_a_stage > self.max_rounds:
             off["rounds_a_stage"] = 1
         return off

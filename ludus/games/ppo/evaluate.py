@@ -17,7 +17,7 @@ from ludus.games.game import FusedGame
 from ludus.games.matches import moments
 from ludus.games.player import Player, make_player
 from ludus.games.ppo.actor_critic import ActionDistribution
-from ludus.games.ppo.config import GameEvaluationConfig, uneven_games
+from ludus.games.ppo.config import FusedPpoConfig, uneven_games
 from ludus.games.ppo.live import REMEDY
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
@@ -33,9 +33,7 @@ class PolicyPlayer:
     def __init__(
         self, outputs: Outputs, distribution: ActionDistribution, *, is_greedy: bool
     ) -> None:
-        self._outputs = outputs
-        self._distribution = distribution
-        self._is_greedy = is_greedy
+        self._outputs, self._distribution, self._is_greedy = outputs, distribution, is_greedy
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return an action for each game."""
@@ -51,13 +49,9 @@ class PolicyPlayer:
 class Evaluation:
     """Plays the games of an evaluation, the same ones every time."""
 
-    def __init__(
-        self, config: GameEvaluationConfig, game: FusedGame, *, seed: int, device: torch.device
-    ) -> None:
-        self.config = config
-        self.game = game
-        self._seed = seed
-        self._device = device
+    def __init__(self, config: FusedPpoConfig, game: FusedGame, device: torch.device) -> None:
+        self.config, self.game = config.evaluation, game
+        self._seed, self._device = config.seed, device
         self._run: Run | None = None
         self.make_opponents()  # raises if the player cannot play this game
 

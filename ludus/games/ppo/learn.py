@@ -99,12 +99,13 @@ class PpoUpdate(Update):
     def _actions(self, actions_MK: Tensor) -> Tensor:
         return actions_MK[:, 0].long() if self._num_moves else actions_MK
 
-    def learn(self, rows_MW: Tensor, *, learning_rate: float) -> None:
+    def step(self, rows_MW: Tensor, *, learning_rate: float) -> None:
         """Take one gradient step on a minibatch of rows."""
         self.num_counted += 1
-        self.update(rows_MW, self.numbers(learning_rate, self.config.clip))
+        self.execute(rows_MW, self.numbers(learning_rate, self.config.clip))
 
-    def _update(self, rows_MW: Tensor, numbers: Tensor) -> Tensor:
+    def update(self, rows_MW: Tensor, numbers: Tensor) -> Tensor:
+        """Take one gradient step; `numbers` are the learning rate and the clip range."""
         config, distribution = self.config, self.distribution
         obs_MO, actions_MK, *columns = rows_MW.split(self._sizes, 1)
         old_log_probs_M, advantages_M, old_values_M = (x.squeeze(1) for x in columns[:3])
@@ -134,7 +135,7 @@ class PpoUpdate(Update):
         return loss
 
     def example(self) -> tuple[Tensor, Tensor]:
-        """Return inputs of `_update` of the right shapes, holding zeros."""
+        """Return inputs of `update` of the right shapes, holding zeros."""
         count = self.config.num_games * self.config.rollout_steps * len(self.game.roles)
         rows = torch.zeros(count // self.config.num_minibatches, self.width, device=self.device)
         return rows, rows.new_zeros(2)

@@ -15,8 +15,7 @@ from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.games.elementwise import is_plain
 from ludus.games.game import FusedGame, State, where
-from ludus.games.ppo.counter_random import words
-from ludus.games.ppo.streams import Keys, keys_of, started
+from ludus.games.ppo.counter_random import Keys, keys_of, started, words
 from ludus.seeds import derive
 
 REMEDY = "there is nothing to play, so change what 'game' begins with"

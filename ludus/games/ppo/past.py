@@ -12,7 +12,7 @@ from ludus.core import states
 from ludus.core.errors import ConfigError
 from ludus.games.ppo.actor_critic import Outputs
 from ludus.games.ppo.collect import Policy
-from ludus.games.ppo.config import PastPlayersConfig
+from ludus.games.ppo.config import FusedPpoConfig
 from ludus.nn.learner import Learner
 from ludus.nn.module_state import extra_modules
 from ludus.seeds import generator
@@ -25,18 +25,10 @@ class PastPlayers:
     game, the second in the next, and so on in turn.
     """
 
-    def __init__(
-        self,
-        config: PastPlayersConfig,
-        learner: Learner,
-        *,
-        num_games: int,
-        num_roles: int,
-        seed: int,
-    ) -> None:
-        self.config = config
-        self._learner = learner
-        self._seed = seed
+    def __init__(self, run_config: FusedPpoConfig, learner: Learner, *, num_roles: int) -> None:
+        config, num_games = run_config.past_players, run_config.num_games
+        assert config is not None
+        self.config, self._learner, self._seed = config, learner, run_config.seed
         self.num_games = config.games_of(num_games)
         """The number of games in which a past network plays."""
         device = learner.flat.device

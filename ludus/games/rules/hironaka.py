@@ -24,13 +24,7 @@ from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.game import FusedGame, Moves, State, Step, check_games, where
-from ludus.games.hironaka.host_actions import (
-    MAX_DIMENSION,
-    check_dimension,
-    decode_host_action,
-    encode_host_action,
-    host_action_table,
-)
+from ludus.games.hironaka.host_actions import MAX_DIMENSION, check_dimension, host_action_table
 from ludus.games.hironaka.newton import (
     LARGEST,
     PADDING,
@@ -40,31 +34,10 @@ from ludus.games.hironaka.newton import (
     rescaled,
     shifted,
 )
-from ludus.games.hironaka.polyhedra import (
-    checked,
-    features,
-    newton_polytope,
-    reposition,
-    rescale,
-    shift,
-    vertices,
-)
+from ludus.games.hironaka.polyhedra import checked
 from ludus.games.hironaka.starts import Starts, padded, start_problems
 from ludus.games.hironaka.vertices import drop_non_vertices
 from ludus.games.kernels import hironaka as kernels
-
-__all__ = [
-    "Hironaka",
-    "decode_host_action",
-    "encode_host_action",
-    "features",
-    "host_action_table",
-    "newton_polytope",
-    "reposition",
-    "rescale",
-    "shift",
-    "vertices",
-]
 
 _FILTERS = {"domination": drop_dominated, "vertices": drop_non_vertices}
 

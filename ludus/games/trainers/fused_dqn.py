@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat, Run
+from ludus.core import Repeat, Run, Stage
 from ludus.core.intervals import Work
 from ludus.games.dqn.execution import Execution
-from ludus.games.dqn.plan import RoleWork, two_roles
+from ludus.games.dqn.plan import two_roles
 from ludus.games.dqn.trainer import TwoRoleTrainer
 from ludus.games.player import foreign
 from ludus.seeds import derive
@@ -43,7 +44,7 @@ class DQNTrainer(TwoRoleTrainer):
         """Execute the updates of both roles by one engine, or by CUDA graphs."""
         self._execution = Execution(
             self.run, self.learners, self._gather,
-            players=lambda role: self._met_by(role).values(), why_not=self._why_not_captured,
+            players=lambda role: self.seating.met_by(role).values(), why_not=self._why_not_captured,
         )  # fmt: skip
         engine = self._execution.choose_engine(self.config, self.device)
         self.config = self.config.replace(engine=engine)
@@ -51,39 +52,28 @@ class DQNTrainer(TwoRoleTrainer):
     def _execute_anew(self) -> None:
         if self._is_used:
             self._execution.choose_engine(self.config, self.device)
-            self._tell_notes()
+            for learner in self.learners.values():
+                for note in learner.engine_notes:
+                    self.run.tell(note, event="engine")
 
-    def open(self) -> None:
-        """Log what fit changed, and why updates do not use a faster engine."""
-        super().open()
-        self._tell_notes()
-
-    def _tell_notes(self) -> None:
-        for note in self._execution.notes:
-            self.run.tell(note, event="engine")
-
-    def plan(self) -> Repeat:
-        """Return rounds in which each role makes one update."""
+    def _update_plan(self) -> tuple[Stage | Repeat, ...]:
+        """Return the update of each role."""
         return two_roles(
             self.config,
-            warm_up=self._first_stage(),
             sync_target=self._watched("sync_target", self._sync_target),
             fit=self._watched("fit", self._fit),
             collect=self._watched("collect", self._collect),
-            then=self._after_a_round(),
-            finish=self._last_stage(),
             is_trained=lambda role: self.learners[role].is_trained,
             captured={role: self._execution.captured(role) for role in self.learners},
         )
 
-    def _watched(self, stage: str, work: RoleWork) -> RoleWork:
-        """Return the work of a stage, timed for each role where the config asks, with its host syncs
+    def _watched(self, stage: str, work: Callable[[str, Run], None]) -> dict[str, Work]:
+        """Return the work of a stage for each role, timed where the config asks, with its host syncs
         counted."""
-        watched: dict[str, Work] = {
+        return {
             role: self._timed(f"{role}_{stage}", partial(work, role))
             for role in self.config.trained
         }
-        return lambda role, run: watched[role](run)
 
     def instead_of(self, name: str) -> str | None:
         """Return the alternative to a method that no run of this trainer calls."""
@@ -94,7 +84,7 @@ class DQNTrainer(TwoRoleTrainer):
 
     def _why_not_captured(self, role: str) -> str | None:
         """Return the object of a script that prevents the games of a role from being captured."""
-        if strangers := foreign(self._met_by(role)):
+        if strangers := foreign(self.seating.met_by(role)):
             return f"the {min(strangers)} is a player of your own, whose moves are looked at"
         if self._reward_func is not None:
             return "the rewards are given by a script's own function"
@@ -106,7 +96,7 @@ class DQNTrainer(TwoRoleTrainer):
         self.learners[role].sync_target()
 
     def _fit(self, role: str, run: Run) -> None:
-        self.learners[role].learn()
+        self.learners[role].step()
         run.counters["opt_steps"] += 1
 
     def _collect(self, role: str, run: Run) -> None:

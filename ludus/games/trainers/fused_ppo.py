@@ -2,35 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
 
 from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
-from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import HookError, Interrupted
+from ludus.core import Repeat, Run, Stateful, states
+from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
+from ludus.games.export import export_policy
+from ludus.games.game import Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
-from ludus.games.ppo.abilities import Abilities
+from ludus.games.matches import told
+from ludus.games.networks import check_network
+from ludus.games.player import Player
 from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
 from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
-from ludus.games.ppo.evaluate import Evaluation
+from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
-from ludus.games.ppo.network import check_network
 from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.pending_rollout import PendingRollout
 from ludus.games.ppo.plan import as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.undo import Undo
-from ludus.games.rounds import after_a_round, with_length
+from ludus.games.rounds import after_a_round, refuse_evaluator
 from ludus.judge.divergence import DivergenceGuard
+from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 from ludus.session.begun import begin, has_begun
 from ludus.session.device import resolve_device
@@ -43,7 +51,7 @@ _WORTH_COMPILING = 150_000
 
 
 @register_trainer("fused_ppo")
-class PPOTrainer(Abilities, Trainer):
+class PPOTrainer(Trainer):
     """Trains a single-player game, or both sides of a symmetric one, by proximal policy optimization.
 
     train
@@ -70,7 +78,9 @@ class PPOTrainer(Abilities, Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, network and evaluation from the config."""
-        self.config, self.notes = begin(self.config, self.run.files, max_steps, with_length)
+        self.config, self.notes = begin(
+            self.config, self.run.files, max_steps, FusedPpoConfig.with_length
+        )
         config = self.config
         self.device = resolve_device(config.settings.device)
         self.fused_game = game = make_game(config.game)
@@ -84,19 +94,13 @@ class PPOTrainer(Abilities, Trainer):
         )
         self.past = None
         if config.past_players is not None:
-            self.past = PastPlayers(
-                config.past_players,
-                self.learner,
-                num_games=config.num_games,
-                num_roles=len(game.roles),
-                seed=config.seed,
-            )
+            self.past = PastPlayers(config, self.learner, num_roles=len(game.roles))
         self.pending_rollout: PendingRollout | None = None
         if not config.fused:
             self.pending_rollout = PendingRollout(
                 config, game, width=self.ppo.width, device=self.device
             )
-        self.evaluation = Evaluation(config.evaluation, game, seed=config.seed, device=self.device)
+        self.evaluation = Evaluation(config, game, self.device)
         self.judge = self.evaluation.judge()
         self.rate = Schedule(
             config.learning_rate_schedule,
@@ -207,16 +211,13 @@ class PPOTrainer(Abilities, Trainer):
         is_last = epoch == config.num_epochs - 1 and index == config.num_minibatches - 1
         assert self.pending_rollout is not None
         rows = self.pending_rollout.take_rows(is_last=is_last)
-        self._learn(rows, run, iteration=run.counters["round"], epoch=epoch, index=index)
-        run.counters["round"] += is_last
-
-    def _learn(self, rows: Tensor, run: Run, *, iteration: int, epoch: int, index: int) -> None:
-        self.train_step(self._minibatches(rows, iteration, epoch, index), index)
+        self.train_step(self._minibatches(rows, run.counters["round"], epoch, index), index)
         run.counters["opt_steps"] += 1
+        run.counters["round"] += is_last
 
     def train_step(self, batch: Tensor, batch_idx: int) -> None:
         """Update on one minibatch of packed rows; override it to change the update."""
-        self.ppo.learn(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
+        self.ppo.step(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
 
     def _iterate(self, run: Run) -> None:
         """Run whole rounds to the end of a stage, or of the run."""
@@ -240,7 +241,8 @@ class PPOTrainer(Abilities, Trainer):
             run.counters["game_steps"] += self._moves_a_round
             for epoch in range(config.num_epochs):
                 for index in range(config.num_minibatches):
-                    self._learn(rows, run, iteration=iteration, epoch=epoch, index=index)
+                    self.train_step(self._minibatches(rows, iteration, epoch, index), index)
+                    run.counters["opt_steps"] += 1
             run.counters["round"] += 1
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
@@ -274,3 +276,74 @@ class PPOTrainer(Abilities, Trainer):
             self.ppo.engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
         super().open()
         self._clock.start(self.run)
+
+    def set_evaluator(self, evaluator: object) -> NoReturn:
+        """Raise an error: the evaluator would never be called."""
+        refuse_evaluator(self.config.kind, evaluator)
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of the network's weights."""
+        named = self.learner.weights().items()
+        return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights in a saved state; the network does not change."""
+        saved = state["ppo"]["learner"]
+        with states.within("learner"):
+            self.learner.check_state(saved)
+        return dict(saved["weights"])
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the metrics of the current network, over the games of an evaluation."""
+        with self._spared() as player:
+            return self.evaluation(player)
+
+    @contextlib.contextmanager
+    def _spared(self) -> Iterator[PolicyPlayer]:
+        """Yield a player of the network; network state and global generators are restored after the block."""
+        seed = derive(self.config.seed, "ppo/players")
+        with forked(seed), self.learner.module_state.kept(), plain_state_set_aside(self.network):
+            yield self.evaluation.player(self.outputs, self.distribution)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of saved weights on held-out games that no selection used."""
+        name = "held out" if seed is None else f"held out {seed}"
+        with swapped_weights(self.learner, weights), self._spared() as player:
+            return self.evaluation(player, games=episodes, name=name)
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
+        """Return one game of saved weights, move by move; against an opponent they play each role in turn."""
+        # Played to its end before the lines are read, so that nothing happens between two moves.
+        with swapped_weights(self.learner, weights), self._spared() as player:
+            return list(self._told(player, index))
+
+    def _told(self, player: PolicyPlayer, index: int) -> Iterator[str]:
+        evaluation, roles = self.evaluation, self.fused_game.roles
+        own = roles[index % len(roles)]
+        players: dict[str, Player] = {**evaluation.make_opponents(), own: player}
+        # Without an opponent in the config the network plays all roles.
+        players = {role: players.get(role, player) for role in roles}
+        names = {
+            role: "the network" if one is player else type(one).__name__.lower()
+            for role, one in players.items()
+        }
+        source = evaluation.generator(f"play/{index}")
+        turns = evaluation.config.max_turns
+        return told(self.fused_game, players, names, source, max_turns=turns)
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Write saved weights to act with NumPy alone; legal moves are given as masks."""
+        if not acts_by_its_policy(self.network):
+            raise LudusError(
+                f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"
+                " subclass, or one with hooks, may compute something else), so it cannot be exported;"
+                " its weights are in models/"
+            )
+        game, role = self.fused_game, self.fused_game.roles[0]
+        has_moves = isinstance(game.actions(role), Moves)
+        kind: Kind = "categorical" if has_moves else "gaussian"
+        head = "logits" if has_moves else "mean"
+        with swapped_weights(self.learner, weights):
+            export_policy(path, game, role, kind, head, self.network.policy)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ludus.games.dqn.acting import Acting
-from ludus.games.dqn.inference import Inference
+from ludus.games.dqn.inference import Acting, Inference
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 

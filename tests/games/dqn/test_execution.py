@@ -42,7 +42,7 @@ def told(trainer: DQNTrainer) -> list[str]:
     """Let the updates be captured, and return what is told of the games then."""
     notes = []
     for role, learner in trainer.learners.items():
-        learner.execute(lambda method: method, is_graph=True)
+        learner.execute_by(lambda method: method, is_graph=True)
         notes += trainer._execution._look(role)
     return notes
 
@@ -148,7 +148,7 @@ def test_what_players_remember_after_a_captured_collecting_is_nothing() -> None:
     trainer = prepared(small_dqn(**{"host.sparring": [{"player": MORIN, "share": 1.0}]}))
     told(trainer)
     trainer._execution.collect("host", 1)
-    ((morin, _),) = trainer._sparring["host"]
+    ((morin, _),) = trainer.seating.sparring["host"]
     assert morin.state_dict() == {"weights": None}  # type: ignore[attr-defined]
 
 

@@ -25,15 +25,15 @@ def learned(**given: Any) -> DQNTrainer:
     trainer = prepared(**given)
     for learner in trainer.learners.values():
         for _ in range(3):
-            learner.learn()
+            learner.step()
     return trainer
 
 
 def go_on(trainer: DQNTrainer) -> dict[str, torch.Tensor]:
     for learner in trainer.learners.values():
-        learner.learn()
+        learner.step()
         learner.sync_target()
-        learner.learn()
+        learner.step()
     return trainer.weights()
 
 
@@ -198,7 +198,7 @@ def test_nothing_of_the_users_is_overwritten_and_ones_own_is_replaced(tmp_path: 
     trainer.save(tmp_path / "pair")
     with pytest.raises(StorageError, match="is not a replay buffer that ludus wrote"):
         trainer.save_replay_buffer("host", tmp_path / "pair")
-    trainer.learners["host"].learn()
+    trainer.learners["host"].step()
     trainer.save(tmp_path / "pair")
     assert DQNTrainer.load(tmp_path / "pair").learners["host"].num_updates == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "note", "pair"]
@@ -251,7 +251,7 @@ def test_a_save_that_fails_leaves_the_one_before(
 ) -> None:
     trainer = learned()
     trainer.save(tmp_path / "pair")
-    trainer.learners["host"].learn()
+    trainer.learners["host"].step()
 
     def is_full(path: Path, tensors: Any) -> None:
         path.write_bytes(b"half of it")

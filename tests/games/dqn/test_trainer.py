@@ -156,7 +156,7 @@ def test_the_network_chooses_among_legal_next_moves_and_the_target_values_them()
     assert not torch.allclose(by_target, by_network)
     role_module.td_targets = spied
     try:
-        learner._update(*(batch[name] for name in batch), torch.tensor([0.0]))
+        learner.update(*(batch[name] for name in batch), torch.tensor([0.0]))
     finally:
         role_module.td_targets = found
     (((rewards, discounts, next_q, choosing, mask), targets),) = seen
@@ -275,7 +275,7 @@ def test_a_role_that_is_frozen_plays_on_and_learns_nothing_until_it_is_set_free(
 def test_a_replaced_network_learns_on_with_a_target_that_is_its_copy() -> None:
     trainer = prepared()
     other = net("host")
-    trainer.learners["host"].learn()
+    trainer.learners["host"].step()
     trainer.replace_nets({"host": other})
     assert trainer.host_net is other
     learner = trainer.learners["host"]
@@ -285,7 +285,7 @@ def test_a_replaced_network_learns_on_with_a_target_that_is_its_copy() -> None:
         float(m.abs().sum()) for moments in trainer.host_optimizer.moments for m in moments
     )
     before = flat(other)
-    learner.learn()
+    learner.step()
     assert not torch.equal(flat(other), before)
     trainer.replace_nets(agent_net=net("agent"))
     assert trainer.trained_roles == ["host", "agent"]

@@ -14,7 +14,8 @@ from gymnasium.utils.env_checker import check_env
 import ludus.games
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.hironaka.gym_env import HironakaAgentEnv, HironakaHostEnv
-from ludus.games.rules.hironaka import Hironaka, host_action_table
+from ludus.games.hironaka.host_actions import host_action_table
+from ludus.games.rules.hironaka import Hironaka
 
 SMALL: dict[str, Any] = {"dimension": 2, "max_num_points": 4, "max_value": 5}
 

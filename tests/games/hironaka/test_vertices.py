@@ -15,8 +15,8 @@ from torch import Tensor
 from ludus.games.hironaka import polyhedra
 from ludus.games.hironaka.exact import is_vertex
 from ludus.games.hironaka.newton import drop_dominated
+from ludus.games.hironaka.polyhedra import rescale, vertices
 from ludus.games.hironaka.vertices import drop_non_vertices, judged
-from ludus.games.rules.hironaka import rescale, vertices
 
 Point = tuple[int, ...]
 

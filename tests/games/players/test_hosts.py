@@ -11,8 +11,9 @@ import torch
 
 from ludus.games.game import FusedGame
 from ludus.games.hironaka.host_actions import decode_host_action, encode_host_action
+from ludus.games.hironaka.polyhedra import rescale
 from ludus.games.player import Player, ask
-from ludus.games.rules.hironaka import Hironaka, rescale
+from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
 from tests.games.sections import hironaka, player_of
 

@@ -19,9 +19,8 @@ from ludus.games.elementwise import ElementwiseGame
 from ludus.games.game import where
 from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
 from ludus.games.ppo.actor_critic import ActionDistribution, Outputs
-from ludus.games.ppo.counter_random import words
+from ludus.games.ppo.counter_random import Keys, action_draws, started, words
 from ludus.games.ppo.shuffle import rows_in_order
-from ludus.games.ppo.streams import Keys, action_draws, started
 from ludus.losses.advantage import generalised_advantage
 from ludus.losses.ppo import (
     approximate_kl,

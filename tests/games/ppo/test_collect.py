@@ -16,10 +16,10 @@ from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.ppo.actor_critic import ActorCritic, Categorical
 from ludus.games.ppo.collect import Rollout, collect
+from ludus.games.ppo.counter_random import keys_of
 from ludus.games.ppo.learn import filled
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.past import meeting
-from ludus.games.ppo.streams import keys_of
 from tests.games.ppo import plain
 from tests.games.ppo.small import small_ppo, small_self_play
 

@@ -11,10 +11,9 @@ from torch import Tensor
 from ludus.games.game import Bounds
 from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
 from ludus.games.ppo.actor_critic import ActorCritic, Categorical, Gaussian, distribution_of
-from ludus.games.ppo.counter_random import key, uniform
+from ludus.games.ppo.counter_random import Keys, action_draws, key, keys_of, started, uniform
 from ludus.games.ppo.learn import METRICS
 from ludus.games.ppo.shuffle import rows_in_order
-from ludus.games.ppo.streams import Keys, action_draws, keys_of, started
 from ludus.games.rules.cartpole import CartPole
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam

@@ -219,11 +219,11 @@ def test_an_update_compares_with_the_policy_that_moved_legal_moves_and_all() -> 
     trainer: Any = ludus.build_trainer(small_self_play(**once))
     trainer.prepare(max_steps=None)
     rows = trainer.ppo.estimate(trainer.collect_rollout(0))
-    trainer.ppo.learn(rows, learning_rate=0.01)
+    trainer.ppo.step(rows, learning_rate=0.01)
     # Nothing has been learned yet, so every ratio is 1.
     assert trainer.ppo.metrics()["train/approx_kl"] == pytest.approx(0, abs=1e-6)
     assert trainer.ppo.metrics()["train/clip_fraction"] == 0
-    trainer.ppo.learn(rows, learning_rate=0.01)
+    trainer.ppo.step(rows, learning_rate=0.01)
     assert trainer.ppo.metrics()["train/approx_kl"] > 1e-6
 
 

@@ -13,18 +13,20 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.rules.hironaka import (
-    Hironaka,
+from ludus.games.hironaka.host_actions import (
     decode_host_action,
     encode_host_action,
-    features,
     host_action_table,
+)
+from ludus.games.hironaka.polyhedra import (
+    features,
     newton_polytope,
     reposition,
     rescale,
     shift,
     vertices,
 )
+from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
 from tests.games.sections import hironaka
 

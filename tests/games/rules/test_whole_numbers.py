@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from ludus.games.hironaka.host_actions import host_action_table
+from ludus.games.hironaka.polyhedra import rescale
 from ludus.games.player import seated
-from ludus.games.rules.hironaka import Hironaka, host_action_table, rescale
+from ludus.games.rules.hironaka import Hironaka
 from ludus.seeds import generator
 
 Points = frozenset[tuple[int, ...]]

@@ -34,8 +34,8 @@ from ludus.games.kernels.ppo.step_kernels import adam_kernel, finish_kernel, red
 from ludus.games.kernels.ppo.tuning import Tuning, tuning_for
 from ludus.games.kernels.triton_path import power_of_two
 from ludus.games.ppo.actor_critic import ActorCritic
+from ludus.games.ppo.counter_random import Keys
 from ludus.games.ppo.shuffle import ROUNDS, half
-from ludus.games.ppo.streams import Keys
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 
