@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from ludus.nn.actor_critic import head
+    from ludus.nn.distributions import best_of
     from ludus.rl.acting.action_spaces import discrete_actions
-    from ludus.rl.acting.net import acting_net, best_of
+    from ludus.rl.acting.net import acting_net
     from ludus.rl.agent import Agent
     from ludus.rl.config import RLConfig
     from ludus.rl.custom.agent import CustomAgent
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
         StepProcessorBase,
     )
     from ludus.rl.export.write import export_policy
-    from ludus.rl.network_config import features_of, head, make_body
+    from ludus.rl.network_config import features_of, make_body
     from ludus.rl.off_policy import OffPolicyConfig, example_batch
     from ludus.rl.on_policy import OnPolicyConfig
     from ludus.rl.rl_trainer import RLTrainer
@@ -49,12 +51,12 @@ _WHERE = {
     "StepRLTrainer": "ludus.rl.step_trainer",
     "SyncSampler": "ludus.rl.sampling.sampler",
     "acting_net": "ludus.rl.acting.net",
-    "best_of": "ludus.rl.acting.net",
+    "best_of": "ludus.nn.distributions",
     "discrete_actions": "ludus.rl.acting.action_spaces",
     "example_batch": "ludus.rl.off_policy",
     "export_policy": "ludus.rl.export.write",
     "features_of": "ludus.rl.network_config",
-    "head": "ludus.rl.network_config",
+    "head": "ludus.nn.actor_critic",
     "make_body": "ludus.rl.network_config",
 }
 

@@ -15,11 +15,11 @@ from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
+from ludus.nn.distributions import Masks
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.nn.update import Metered
-from ludus.rl.acting.net import Masks
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.sampling.normalise import Normaliser

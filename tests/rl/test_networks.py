@@ -14,11 +14,12 @@ from torch import nn
 
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
+from ludus.nn.actor_critic import head
 from ludus.nn.export.numpy_net import NumpyMlp, numpy_steps
 from ludus.nn.flat import FlatParameters
 from ludus.rl import network_config
 from ludus.rl.acting.net import acting_net
-from ludus.rl.network_config import NetworkSection, head, make_body
+from ludus.rl.network_config import NetworkSection, make_body
 from ludus.rl.networks.cnn import CnnBody
 
 MLP = {"kind": "mlp", "widths": [16, 8], "activation": "tanh", "layer_norm": False, "init": "torch"}

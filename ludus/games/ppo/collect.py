@@ -156,7 +156,7 @@ def _move(
     sides[role].close(obs_BO)
     sides[role].begin(obs_BO, actions, over_B)
     play = game.play if over_B is None else game.step
-    after, rewards_BR = play(state, name, distribution.to_game(actions))
+    after, rewards_BR = play(state, name, distribution.to_env(actions))
     live.note(rewards_BR, over_B)
     done_B = game.done(after)
     truncated_B = _cut_off(game, after, done_B)

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from ludus.config.base import NonNegativeFloat, StrictConfig
 from ludus.envs.spaces import DiscreteActions
+from ludus.nn.distributions import Masks, best_of, draw_categorical, masked
 from ludus.nn.schedules import Schedule, ScheduleSection, highest, too_long
-from ludus.rl.acting.net import Masks, Net, best_of, draw_categorical, masked
+from ludus.rl.acting.net import Net
 from ludus.rl.off_policy import TargetConfig
 
 # A mixin: a config has these keys in addition to those of OffPolicyConfig and RLConfig.

@@ -17,10 +17,6 @@ from ludus.rl.sampling.normalise import Normaliser
 
 Net = Callable[[NDArray[Any]], NDArray[Any]]
 """A function from observations to outputs, one row each."""
-Masks = NDArray[np.bool_] | None
-"""Action masks (N, A): which actions are allowed; None where the env has no masks."""
-
-_LEAST_DRAW = np.float32(1e-30)
 
 
 def acting_net(
@@ -63,28 +59,3 @@ def _agree(by_numpy: Net, by_torch: Net, obs_shape: tuple[int, ...]) -> bool:
     except (ValueError, RuntimeError):
         return False
     return found.shape == wanted.shape and bool(np.allclose(found, wanted, 1e-3, 1e-4))
-
-
-def draw_categorical(logits_NA: NDArray[Any], generator: np.random.Generator) -> NDArray[np.int64]:
-    """Sample one action per row with probability proportional to exp(logit)."""
-    # The argmin of exponential draws divided by their weights is distributed by those weights.
-    draws_NA = generator.standard_exponential(logits_NA.shape, dtype=np.float32)
-    # One draw in millions is 0, whose logarithm would win against any mask.
-    np.maximum(draws_NA, _LEAST_DRAW, out=draws_NA)
-    np.log(draws_NA, out=draws_NA)
-    drawn: NDArray[np.int64] = (logits_NA - draws_NA).argmax(1)
-    return drawn
-
-
-def best_of(values_NA: NDArray[Any], masks_NA: Masks) -> NDArray[np.int64]:
-    """Return the argmax of each row among the allowed actions."""
-    best: NDArray[np.int64]
-    best = (values_NA if masks_NA is None else masked(values_NA, masks_NA)).argmax(1)
-    return best
-
-
-def masked(values_NA: NDArray[Any], masks_NA: Masks) -> NDArray[Any]:
-    """Return the values with those of masked actions set to the lowest number."""
-    if masks_NA is None:
-        return values_NA
-    return np.where(masks_NA, values_NA, np.float32(-3.0e38))

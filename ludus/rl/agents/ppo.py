@@ -11,24 +11,38 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 from ludus.config.registry import register_trainer
 from ludus.core import states
 from ludus.data.replay.rollout import Minibatch, RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
-from ludus.envs.spaces import BoxActions, EnvSpec
+from ludus.envs.spaces import (
+    Actions,
+    BoxActions,
+    DiscreteActions,
+    EnvSpec,
+    MultiDiscreteActions,
+)
+from ludus.losses.distributions import masked_logits
 from ludus.losses.ppo import normalised, ppo_objective
+from ludus.nn.actor_critic import ActorCritic, Outputs, head
+from ludus.nn.distributions import (
+    ActionDistribution,
+    Categorical,
+    Gaussian,
+    Masks,
+    MultiCategorical,
+)
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.target import Target
-from ludus.rl.acting.distributions import ActionDistribution, distribution_of
-from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.acting.net import acting_net
 from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig, Scheduled
 from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, head, make_body
+from ludus.rl.network_config import features_of, make_body
 from ludus.rl.on_policy import OnPolicyConfig
 from ludus.rl.rollout_trainer import RolloutTrainer
 from ludus.rl.rollouts.estimate import RolloutEstimator
@@ -36,9 +50,6 @@ from ludus.rl.rollouts.kl_watch import KlConfig, KlWatch
 from ludus.rl.rollouts.rows import RolloutRows
 from ludus.rl.sampling.normalise import Moments
 from ludus.seeds import derive, forked
-
-Outputs = tuple[Tensor, Tensor, Tensor | None]
-"""The policy's outputs (B, A), the values (B,), and log_std for continuous actions, else None."""
 
 
 class PpoConfig(OnPolicyConfig, RLConfig):
@@ -82,28 +93,31 @@ class PpoConfig(OnPolicyConfig, RLConfig):
             yield from too_long(schedule, "clip.schedule", steps, "optimisation steps")
 
 
-class ActorCritic(nn.Module):
-    """The actor and the critic: policy outputs and the value of an observation."""
+def make_actor_critic(
+    config: PpoConfig, spec: EnvSpec, distribution: ActionDistribution
+) -> ActorCritic:
+    """Return the actor and the critic: heads on one shared body, or on one body each."""
+    bodies = [
+        make_body(config.network, spec.obs_shape, spec.obs_dtype)
+        for _ in range(1 if config.shared_body else 2)
+    ]
+    features = features_of(bodies[0])
+    return ActorCritic(
+        head(features, distribution.num_outputs, gain=0.01),
+        head(features, 1, gain=1.0),
+        num_deviations=distribution.num_deviations,
+        body=bodies[0],
+        value_body=None if config.shared_body else bodies[1],
+    )
 
-    def __init__(self, config: PpoConfig, spec: EnvSpec, distribution: ActionDistribution) -> None:
-        super().__init__()
-        obs_shape, obs_dtype = spec.obs_shape, spec.obs_dtype
-        self.body = make_body(config.network, obs_shape, obs_dtype)
-        self.value_body = (
-            None if config.shared_body else make_body(config.network, obs_shape, obs_dtype)
-        )
-        features = features_of(self.body)
-        self.policy = head(features, distribution.num_outputs, gain=0.01)
-        self.value = head(features, 1, gain=1.0)
-        # One log_std per action component, independent of the observation.
-        count = distribution.num_deviations
-        self.log_std = nn.Parameter(torch.zeros(count)) if count else None
 
-    def forward(self, obs: Tensor) -> Outputs:
-        """Return policy outputs (B, A), values (B,) and, for continuous actions, log_std."""
-        features = self.body(obs)
-        own = features if self.value_body is None else self.value_body(obs)
-        return self.policy(features), self.value(own).squeeze(1), self.log_std
+def distribution_of(actions: Actions) -> ActionDistribution:
+    """Return the distribution over an env's actions."""
+    if isinstance(actions, DiscreteActions):
+        return Categorical(actions.n, actions.start)
+    if isinstance(actions, MultiDiscreteActions):
+        return MultiCategorical(actions.nvec, actions.starts)
+    return Gaussian(actions.low, actions.high)
 
 
 class Ppo(Agent):
@@ -123,9 +137,9 @@ class Ppo(Agent):
         self.watch = KlWatch(
             config.kl, minibatches=config.num_minibatches, target_kl=config.target_kl, device=device
         )
-        self.distribution = distribution_of(spec)
+        self.distribution = distribution_of(spec.action)
         with forked(derive(config.seed, "model")):
-            network = ActorCritic(config, spec, self.distribution)
+            network = make_actor_critic(config, spec, self.distribution)
         self.learner = Learner(
             network.to(device),
             config.optimizer,
@@ -175,7 +189,7 @@ class Ppo(Agent):
         """Return a sampled action for each env."""
         if not self.is_training:
             return self.distribution.best(self._acting(obs_ND), masks)
-        return self.distribution.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
+        return self.distribution.sample(self._acting(obs_ND), self._log_std, masks, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the mode of the policy for each env."""
@@ -224,9 +238,9 @@ class Ppo(Agent):
 
         def loss_fn(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
-            outputs = outputs.float()
-            log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)
-            entropies = self.distribution.entropies(outputs, log_std, masks)
+            outputs = masked_logits(outputs.float(), masks)
+            log_probs = self.distribution.log_probs(outputs, log_std, actions)
+            entropies = self.distribution.entropies(outputs, log_std)
             loss, (policy_loss, value_error, *others) = ppo_objective(
                 log_probs, entropies, values.float(),
                 old_log_probs_B=old_log_probs, advantages_B=advantages, returns_B=returns,

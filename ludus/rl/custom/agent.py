@@ -18,7 +18,7 @@ from torch import Tensor
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
-from ludus.rl.acting.net import Masks
+from ludus.nn.distributions import Masks
 
 
 @runtime_checkable

@@ -13,8 +13,9 @@ from torch.nn import functional
 
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.losses.advantage import generalised_advantage
+from ludus.losses.distributions import masked_logits
+from ludus.nn.distributions import ActionDistribution
 from ludus.nn.learner import Learner
-from ludus.rl.acting.distributions import ActionDistribution
 from ludus.rl.acting.net import Net
 from ludus.rl.on_policy import OnPolicyConfig
 from ludus.rl.rollouts.rows import RolloutRows, Steps
@@ -68,7 +69,8 @@ class RolloutEstimator:
         with torch.no_grad():
             outputs, values = self.outputs_of(obs.flatten(0, 1))
             values_TN = values.view(steps, envs)
-            log_probs = self._distribution.log_probs(outputs, self._log_std, actions, masks)
+            outputs = masked_logits(outputs, masks)
+            log_probs = self._distribution.log_probs(outputs, self._log_std, actions)
             after_TN = values_TN.roll(-1, 0)
             after_TN[asked_TN.to(self._device)] = self.values_of(next_obs[asked_TN])
             rewards_TN = rollout.rewards.to(self._device)
