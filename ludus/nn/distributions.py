@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from ludus.losses.distributions import (
 from ludus.losses.sac import squashed_sample
 
 Array = NDArray[Any]
+T = TypeVar("T")
+"""An array of NumPy, or a tensor."""
 Masks = NDArray[np.bool_] | None
 """Action masks (N, A): which actions are allowed; None where there are no masks."""
 
@@ -52,8 +54,8 @@ class ActionDistribution(Protocol):
         self, outputs_NA: Array, log_std: Array | None, masks_NA: Masks, rng: np.random.Generator
     ) -> Array: ...
     def draw(self, outputs_BA: Tensor, log_std: Tensor | None, uniform_BK: Tensor) -> Tensor: ...
-    def best(self, outputs: Any, masks_NA: Masks = None) -> Any: ...
-    def to_env(self, actions: Any) -> Any: ...
+    def best(self, outputs: T, masks_NA: Masks = None) -> T: ...
+    def to_env(self, actions: T) -> T: ...
     def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor: ...
     def entropies(self, outputs_BA: Tensor, log_std: Tensor | None) -> Tensor: ...
 
@@ -78,13 +80,17 @@ class Categorical:
         """Return an action for each row, by one uniform number each."""
         return draw_by_uniform(outputs_BA, uniform_BK)
 
-    def best(self, outputs: Any, masks_NA: Masks = None) -> Any:
-        """Return the most likely action of each row, of an array or a tensor."""
-        return best_of(outputs, masks_NA)
+    def best(self, outputs: T, masks_NA: Masks = None) -> T:
+        """Return the most likely action of each row."""
+        given: Any = outputs
+        best: T = (given if masks_NA is None else masked(given, masks_NA)).argmax(1)
+        return best
 
-    def to_env(self, actions: Any) -> Any:
+    def to_env(self, actions: T) -> T:
         """Return the actions in the env's numbering."""
-        return actions + self._start if self._start else actions
+        given: Any = actions
+        numbered: T = given + self._start if self._start else actions
+        return numbered
 
     def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
         """Return (B,) the log-probability of each action, (B,) or (B, 1)."""
@@ -118,14 +124,17 @@ class MultiCategorical:
         blocks = zip(outputs_BA.split(self._nvec, 1), uniform_BK.split(1, 1), strict=True)
         return torch.stack([draw_by_uniform(logits, uniform) for logits, uniform in blocks], 1)
 
-    def best(self, outputs: Any, masks_NA: Masks = None) -> Any:
+    def best(self, outputs: T, masks_NA: Masks = None) -> T:
         """Return the most likely choices of each row of an array."""
-        blocks = np.split(masked(outputs, masks_NA), self._cuts, axis=1)
-        return np.stack([block.argmax(1) for block in blocks], 1)
+        given: Any = outputs
+        blocks = np.split(masked(given, masks_NA), self._cuts, axis=1)
+        return np.stack([block.argmax(1) for block in blocks], 1)  # type: ignore[return-value]
 
-    def to_env(self, actions: Any) -> Any:
+    def to_env(self, actions: T) -> T:
         """Return the choices in the env's numbering."""
-        return actions + self._starts
+        given: Any = actions
+        numbered: T = given + self._starts
+        return numbered
 
     def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
         """Return (B,) the log-probability of each row of choices."""
@@ -160,15 +169,18 @@ class Gaussian:
         centred_BK = (2 * uniform_BK - 1 + 2.0**-24).clamp(-1 + 2.0**-23, 1 - 2.0**-23)
         return outputs_BA + log_std.exp() * (math.sqrt(2) * torch.erfinv(centred_BK))
 
-    def best(self, outputs: Any, masks_NA: Masks = None) -> Any:
+    def best(self, outputs: T, masks_NA: Masks = None) -> T:
         """Return the means."""
         return outputs
 
-    def to_env(self, actions: Any) -> Any:
+    def to_env(self, actions: T) -> T:
         """Return the actions clipped to the bounds."""
-        if isinstance(actions, Tensor):
-            return actions.clamp(actions.new_tensor(self._low), actions.new_tensor(self._high))
-        return actions.clip(self._low, self._high)
+        given: Any = actions
+        low, high = self._low, self._high
+        if isinstance(given, Tensor):
+            low, high = given.new_tensor(low), given.new_tensor(high)
+        clipped: T = given.clip(low, high)
+        return clipped
 
     def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:
         """Return (B,) the log-density of each action."""

@@ -20,10 +20,10 @@ def choose_update(
     agent.plain_state = PlainState(*modules)
     chosen = choose_engine(
         wanted,
-        Subject(agent._update, agent, modules, agent.device, agent.example_inputs),
+        Subject(agent.update, agent, modules, agent.device, agent.example_inputs),
         is_long=num_updates >= agent.worth_compiling,
         has_begun=has_begun(run.files),
         tell=lambda note: run.tell(note, event="engine"),
     )
-    agent.update = chosen.by(agent._update)
+    agent.execute = chosen.by(agent.update)
     return chosen.engine, chosen.notes

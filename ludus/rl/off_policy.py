@@ -1,4 +1,4 @@
-"""Off-policy agents: the config keys of replay, and target network updates."""
+"""Off-policy agents: the config keys of replay and of target networks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from ludus.config.base import Count, Positive, PositiveFloat, StrictConfig
 from ludus.data.replay.prioritised import PerConfig
 from ludus.data.replay.row_layout import RowLayout
 from ludus.nn.schedules import ScheduleSection, highest, too_long
-from ludus.nn.target import Target
 from ludus.rl.config import EpochsConfig
 from ludus.rl.intervals import (
     epochs_never_reached,
@@ -229,12 +228,6 @@ class TargetConfig(StrictConfig):
     """Number of optimisation steps between target updates."""
     tau: Share
     """Polyak coefficient: the fraction moved towards the online network; 1 copies it."""
-
-
-def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
-    """Update the target if it is due after the next update, given the number made so far."""
-    if (num_opts + 1) % config.sync_every_opt_steps == 0:
-        target.follow(config.tau)
 
 
 def example_batch(

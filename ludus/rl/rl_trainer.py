@@ -211,7 +211,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     def train_step(self, batch: object, batch_idx: int) -> None:
         """Learn from one batch; override it to learn in another way."""
         opts = self.run.counters["opt_steps"]
-        self.agent.learn(batch, opts, self.rate(opts))
+        self.agent.step(batch, opts, self.rate(opts))
 
     def _evaluate(self, run: Run) -> Mapping[str, Any]:
         if GUARD.diverged(self.agent.metrics()) is not None:

@@ -210,7 +210,7 @@ class StepRLTrainer(RLTrainer):
     def train_step(self, batch: Any, batch_idx: int) -> None:
         """Learn from one batch, and update the priorities of its transitions by their TD errors."""
         opts = self.run.counters["opt_steps"]
-        errors = self.agent.learn(batch, opts, self.rate(opts))
+        errors = self.agent.step(batch, opts, self.rate(opts))
         if errors is not None:
             # TD errors are returned only for batches of a prioritised buffer.
             buffer: Any = self.replay_buffer

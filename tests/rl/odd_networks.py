@@ -180,7 +180,7 @@ def fitted(config: Any, root: Path, name: str = "run") -> Any:
 
 def engine_of(agent: Any) -> Any:
     """Return what executes an agent's update, without what looks at the networks."""
-    executed = agent.update
+    executed = agent.execute
     while hasattr(executed, "update"):
         executed = executed.update
     return executed

@@ -260,7 +260,7 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
     config = small(kind, engine="eager", **changes)
     trainer: Any = ludus.build_trainer(config if env is None else config.replace(env=env))
     trainer.prepare(max_steps=None)
-    found, update = [], type(trainer.agent)._update
+    found, update = [], type(trainer.agent).update
 
     def shapes(inputs: Any) -> list[Any]:
         return [None if x is None else (tuple(x.shape), x.dtype) for x in inputs]
@@ -269,7 +269,7 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
         found.append(shapes(inputs))
         return update(agent, *inputs)
 
-    monkeypatch.setattr(type(trainer.agent), "_update", look)
+    monkeypatch.setattr(type(trainer.agent), "update", look)
     trainer.fit(root=str(tmp_path), name="run")
     assert found
     assert shapes(trainer.agent.example_inputs()) in found

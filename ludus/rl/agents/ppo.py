@@ -93,24 +93,6 @@ class PpoConfig(OnPolicyConfig, RLConfig):
             yield from too_long(schedule, "clip.schedule", steps, "optimisation steps")
 
 
-def make_actor_critic(
-    config: PpoConfig, spec: EnvSpec, distribution: ActionDistribution
-) -> ActorCritic:
-    """Return the actor and the critic: heads on one shared body, or on one body each."""
-    bodies = [
-        make_body(config.network, spec.obs_shape, spec.obs_dtype)
-        for _ in range(1 if config.shared_body else 2)
-    ]
-    features = features_of(bodies[0])
-    return ActorCritic(
-        head(features, distribution.num_outputs, gain=0.01),
-        head(features, 1, gain=1.0),
-        num_deviations=distribution.num_deviations,
-        body=bodies[0],
-        value_body=None if config.shared_body else bodies[1],
-    )
-
-
 def distribution_of(actions: Actions) -> ActionDistribution:
     """Return the distribution over an env's actions."""
     if isinstance(actions, DiscreteActions):
@@ -139,26 +121,29 @@ class Ppo(Agent):
         )
         self.distribution = distribution_of(spec.action)
         with forked(derive(config.seed, "model")):
-            network = make_actor_critic(config, spec, self.distribution)
-        self.learner = Learner(
-            network.to(device),
-            config.optimizer,
-            max_grad_norm=config.max_grad_norm,
-            precision=config.precision,
-            highest_rate=config.highest_rate,
-            # Weight decay would pull the standard deviation towards 1, which does not regularise.
-            undecayed=("log_std",),
-        )
-        self._network = network
+            bodies = [
+                make_body(config.network, spec.obs_shape, spec.obs_dtype)
+                for _ in range(1 if config.shared_body else 2)
+            ]
+            width = features_of(bodies[0])
+            network = ActorCritic(
+                head(width, self.distribution.num_outputs, gain=0.01),
+                head(width, 1, gain=1.0),
+                num_deviations=self.distribution.num_deviations,
+                body=bodies[0],
+                value_body=None if config.shared_body else bodies[1],
+            )
+        # Weight decay would pull the standard deviation towards 1, which does not regularise.
+        self.learner = self.make_learner(network, undecayed=("log_std",))
+        self._network, self._body = network, bodies[0]
         self.clip: Schedule | None = None
         if config.clip is not None:
             self.clip = Schedule(
                 config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
             )
         # Both take observations that are already normalised.
-        self._outputs = acting_net([network.body, network.policy], None, device, spec.obs_shape)
-        body = network.body if network.value_body is None else network.value_body
-        values = acting_net([body, network.value], None, device, spec.obs_shape)
+        self._outputs = acting_net([bodies[0], network.policy], None, device, spec.obs_shape)
+        values = acting_net([bodies[-1], network.value], None, device, spec.obs_shape)
         mask_width = spec.action.mask_width if spec.has_masks else 0
         is_normalised = config.normalise is not None and config.normalise.observations
         self.rows = RolloutRows(spec, self.distribution.width, is_normalised=is_normalised)
@@ -171,10 +156,6 @@ class Ppo(Agent):
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the one network."""
         return {"network": self.learner}
-
-    def policy_networks(self) -> tuple[str, ...]:
-        """Return the network that acts."""
-        return ("network",)
 
     @property
     def _log_std(self) -> NDArray[Any] | None:
@@ -209,10 +190,10 @@ class Ppo(Agent):
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, or of the logits."""
-        network = self._network
+        policy = self._network.policy
         if isinstance(self.spec.action, BoxActions):
-            return ExportedPolicy("gaussian", network.body, {"mean": network.policy})
-        return ExportedPolicy("categorical", network.body, {"logits": network.policy})
+            return ExportedPolicy("gaussian", self._body, {"mean": policy})
+        return ExportedPolicy("categorical", self._body, {"logits": policy})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return zeros in the shapes of rows, images and numbers."""
@@ -222,13 +203,14 @@ class Ppo(Agent):
             images = rows.new_zeros(len(rows), *self.spec.obs_shape, dtype=torch.uint8)
         return rows, images, rows.new_zeros(2)
 
-    def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
+    def step(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Update policy and value on a minibatch of estimated rows."""
-        images = batch.images if self.rows.has_images else None
+        self.num_counted += 1
+        inputs = self.on_device(batch.rows, batch.images if self.rows.has_images else None)
         clip_or_beta = self.watch.beta if self.clip is None else self.clip(num_opts)
-        self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, clip_or_beta)))
+        self.watch.note(self.execute(*inputs, self.numbers(learning_rate, clip_or_beta)))
 
-    def _update(self, rows: Tensor, images: Tensor | None, numbers: Tensor) -> Tensor:
+    def update(self, rows: Tensor, images: Tensor | None, numbers: Tensor) -> Tensor:
         config = self.config
         obs, actions, old_log_probs, advantages, returns, old_values, masks = self.rows.split(
             rows, images

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.config.base import PositiveFloat, StrictConfig
@@ -37,7 +35,7 @@ from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.network_config import features_of, make_body
-from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch, follow_if_due
+from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
 
@@ -132,17 +130,11 @@ class Sac(Agent):
         self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, width)
         aimed = config.temperature.target_entropy
         self._target_entropy = -float(width) if aimed is None else aimed
-        limits: dict[str, Any] = {
-            "max_grad_norm": config.max_grad_norm,
-            "precision": config.precision,
-            "highest_rate": config.highest_rate,
-        }
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape)
             actor = Actor(body, self.distribution.num_outputs)
             critics = Critics(config.network, math.prod(spec.obs_shape) + width)
-        self.actor = Learner(actor.to(device), config.optimizer, **limits)
-        self.critics = Learner(critics.to(device), config.optimizer, **limits)
+        self.actor, self.critics = self.make_learner(actor), self.make_learner(critics)
         temperature = Temperature(config.temperature.initial).to(device)
         # Weight decay would pull the temperature towards 1.
         self.temperature = Learner(
@@ -152,7 +144,7 @@ class Sac(Agent):
             highest_rate=config.highest_rate,
             undecayed=("log",),
         )
-        self.target = Target(self.critics)
+        self.target = self.make_target(self.critics, config.target)
         self._network = actor
         self._acting = acting_net([actor.body, actor.out], self.normaliser, device, spec.obs_shape)
         self._noise = torch.empty(2, config.batch_size, width)
@@ -165,10 +157,6 @@ class Sac(Agent):
             "temperature": self.temperature,
             "target": self.target,
         }
-
-    def policy_networks(self) -> tuple[str, ...]:
-        """Return the network that acts."""
-        return ("actor",)
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return a sampled action in [-1, 1]; uniform before learning starts."""
@@ -200,19 +188,14 @@ class Sac(Agent):
         rows, _, weights = example_batch(self.config, self.layout, self.device)
         return rows, weights, torch.zeros_like(self._noise, device=self.device), rows.new_zeros(1)
 
-    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return the TD errors if replay is prioritised, else None.
-
-        The next call overwrites the returned array.
-        """
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return rows, importance weights and newly sampled noise."""
         if self._noise.shape[1] != len(batch.rows):
             self._noise = torch.empty(2, len(batch.rows), self.distribution.width)
         self.generator.standard_normal(out=self._noise.numpy(), dtype=np.float32)
-        errors = self._learn(batch.rows, batch.weights, self._noise, numbers=(learning_rate,))
-        follow_if_due(self.target, self.config.target, num_opts)
-        return None if batch.weights is None else errors.detach().cpu().numpy()
+        return batch.rows, batch.weights, self._noise
 
-    def _update(
+    def update(
         self, rows: Tensor, weights: Tensor | None, noise: Tensor, numbers: Tensor
     ) -> Tensor:
         batch = self.layout.split(rows)
