@@ -11,9 +11,9 @@ from typing import Any
 from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
 from ludus.rl.evaluation.evaluations import Evaluations, evaluator_of
-from ludus.rl.evaluation.job import EpisodeJob
-from ludus.rl.export.write import export_policy
-from ludus.rl.plans import without_learn
+from ludus.rl.evaluation.evaluator import EpisodeJob
+from ludus.rl.export import export_policy
+from ludus.rl.plan import without_learn
 
 
 class Abilities:

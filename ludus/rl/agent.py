@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,12 +18,13 @@ from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
 from ludus.nn.engines.unsaved import PlainState, unsaved
+from ludus.nn.export.numpy_net import Linear
+from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.nn.update import Metered
-from ludus.rl.acting.by_values import ValueActing
+from ludus.rl.acting import ValueActing
 from ludus.rl.config import RLConfig
-from ludus.rl.export.policy import ExportedPolicy
 from ludus.rl.off_policy import TargetConfig
 from ludus.rl.sampling.normalise import Normaliser
 from ludus.seeds import derive, read_generator
@@ -30,6 +32,16 @@ from ludus.seeds import derive, read_generator
 Action = NDArray[Any]
 # A number of env steps after which every schedule has ended.
 _LONG_AFTER = 10**12
+
+
+@dataclass(frozen=True)
+class ExportedPolicy:
+    """A policy network in two pieces, and the meaning of its outputs."""
+
+    kind: Kind
+    body: nn.Module
+    heads: Mapping[str, nn.Module | Linear]
+    """The layers after the body, by the names that the policy kind uses."""
 
 
 class Agent(Metered):

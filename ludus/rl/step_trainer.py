@@ -14,14 +14,15 @@ from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
+from ludus.rl.config import StepsConfig
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
 from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
 from ludus.rl.custom.protocols import ReplayBufferBase
-from ludus.rl.off_policy import OffPolicyConfig, OffPolicyEpochsConfig, StepsConfig
-from ludus.rl.plans import in_steps
-from ludus.rl.rl_trainer import RLTrainer
+from ludus.rl.off_policy import OffPolicyConfig, OffPolicyEpochsConfig
+from ludus.rl.plan import in_steps
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
 from ludus.rl.sampling.step_processor import NStep, OneStep
+from ludus.rl.trainer import RLTrainer
 from ludus.session.logger import Logger
 from ludus.session.stage_times import StageTimes
 

@@ -79,8 +79,8 @@ _LABELLING, _MODELS = "ludus/active/labelling", "ludus/active/models"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
-_BY_VALUES, _ESTIMATE = "ludus/rl/acting/by_values.py", "ludus/rl/rollouts/estimate.py"
-_JUDGED, _STEPS = "ludus/rl/evaluation/judge.py", "ludus/rl/sampling/step_processor.py"
+_BY_VALUES, _ESTIMATE = "ludus/rl/acting.py", "ludus/rl/rollouts/estimate.py"
+_JUDGED, _STEPS = "ludus/rl/evaluation/evaluations.py", "ludus/rl/sampling/step_processor.py"
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
 _DEVICE_RING = "ludus/data/replay/device_ring.py"
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
@@ -129,7 +129,8 @@ _RL_AGENTS = [
      "self._target_entropy = -float(width)"),
     (_SAC, "draw(self.actor(next_obs), noise[0])", "draw(self.actor(obs), noise[0])"),
     (_SAC, "draw(network(obs), noise[1])", "draw(network(obs), noise[0])"),
-    ("ludus/nn/distributions.py", "np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)", "np.tanh(means)"),
+    ("ludus/nn/distributions.py",
+     "np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)", "np.tanh(means)"),
     (_JUDGED, '"max",', '"min",'),
     # A step that a time limit cut is stored as an end, alone or at the end of n steps.
     (_STEPS, "discounts = np.where(env.terminated, np.float32(0), discounts)",

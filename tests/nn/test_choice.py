@@ -194,7 +194,7 @@ def test_a_trainer_of_a_run_begun_with_graphs_is_built_without_cuda(
     assert notes[0].startswith("the update is not captured as a CUDA graph")
 
 
-PLACES = {"dqn": "ludus.rl.engine.has_begun", "supervised": "ludus.supervised.trainer.has_begun"}
+PLACES = {"dqn": "ludus.rl.trainer.has_begun", "supervised": "ludus.supervised.trainer.has_begun"}
 
 
 def prepared(config: Any) -> Any:

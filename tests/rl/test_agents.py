@@ -14,7 +14,7 @@ from ludus.core.errors import LudusError
 from ludus.nn.distributions import draw_categorical, masked
 from ludus.nn.export.numpy_policy import NumpyPolicy
 from ludus.rl.agent import Agent
-from ludus.rl.export.write import export_policy
+from ludus.rl.export import export_policy
 from tests.rl.known_problems import (
     GAMMA,
     PAIRS_C,

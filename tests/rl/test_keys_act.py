@@ -291,7 +291,10 @@ def test_sac_draws_what_it_values_next_and_what_its_actor_does_now_from_noise_of
     found = agent.take_metrics()
     next_noise, noise = agent._noise.clone()
     # Eight rows of noise for the next actions, and eight others for those of now.
-    assert len({*next_noise.flatten().tolist(), *noise.flatten().tolist()}) == 16 * agent.distribution.width
+    assert (
+        len({*next_noise.flatten().tolist(), *noise.flatten().tolist()})
+        == 16 * agent.distribution.width
+    )
     rows = agent.layout.split(batch.rows)
     with torch.no_grad():
         means, log_stds = agent.actor(rows.obs).chunk(2, 1)

@@ -18,8 +18,8 @@ from ludus.nn.actor_critic import head
 from ludus.nn.export.numpy_net import NumpyMlp, numpy_steps
 from ludus.nn.flat import FlatParameters
 from ludus.rl import network_config
-from ludus.rl.acting.net import acting_net
-from ludus.rl.network_config import NetworkSection, make_body
+from ludus.rl.acting import acting_net
+from ludus.rl.networks._body import NetworkSection, make_body
 from ludus.rl.networks.cnn import CnnBody
 
 MLP = {"kind": "mlp", "widths": [16, 8], "activation": "tanh", "layer_norm": False, "init": "torch"}

@@ -19,14 +19,11 @@ from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.actor_critic import head
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting.action_spaces import discrete_actions
-from ludus.rl.acting.by_values import ValueActing, ValueConfig
-from ludus.rl.acting.net import acting_net
-from ludus.rl.agent import Action, Agent
+from ludus.rl.acting import ValueActing, acting_net, discrete_actions
+from ludus.rl.agent import Action, Agent, ExportedPolicy
 from ludus.rl.config import RLConfig
-from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, make_body
-from ludus.rl.off_policy import OffPolicyConfig, example_batch
+from ludus.rl.networks._body import features_of, make_body
+from ludus.rl.off_policy import OffPolicyConfig, ValueConfig, example_batch
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
 

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ludus.config.base import NonNegativeFloat, PositiveFloat
+from ludus.config.base import NonNegativeFloat, PositiveFloat, StrictConfig
 from ludus.config.registry import register_trainer
 from ludus.core import states
 from ludus.data.replay.rollout import Minibatch, RolloutBuffer
@@ -36,20 +36,26 @@ from ludus.nn.distributions import (
     MultiCategorical,
 )
 from ludus.nn.learner import Learner
-from ludus.nn.schedules import Schedule, too_long
+from ludus.nn.schedules import Schedule, ScheduleSection, too_long
 from ludus.nn.target import Target
-from ludus.rl.acting.net import acting_net
-from ludus.rl.agent import Action, Agent
-from ludus.rl.config import RLConfig, Scheduled
-from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, make_body
-from ludus.rl.on_policy import OnPolicyConfig
+from ludus.rl.acting import acting_net
+from ludus.rl.agent import Action, Agent, ExportedPolicy
+from ludus.rl.config import OnPolicyConfig, RLConfig
+from ludus.rl.networks._body import features_of, make_body
 from ludus.rl.rollout_trainer import RolloutTrainer
-from ludus.rl.rollouts.estimate import RolloutEstimator
+from ludus.rl.rollouts.estimate import RolloutEstimator, RolloutRows
 from ludus.rl.rollouts.kl_watch import KlConfig, KlWatch
-from ludus.rl.rollouts.rows import RolloutRows
 from ludus.rl.sampling.normalise import Moments
 from ludus.seeds import derive, forked
+
+
+class Scheduled(StrictConfig):
+    """A number with a schedule."""
+
+    initial: NonNegativeFloat
+    """Its value at the beginning."""
+    schedule: ScheduleSection
+    """How it changes with the steps."""
 
 
 class PpoConfig(OnPolicyConfig, RLConfig):

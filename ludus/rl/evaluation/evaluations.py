@@ -16,10 +16,12 @@ from ludus.core.errors import ConfigError
 from ludus.core.run import Run
 from ludus.envs.spaces import EnvSpec
 from ludus.judge.async_evaluator import AsyncEvaluator
+from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
+from ludus.judge.scores import Score
 from ludus.rl.agent import Agent
-from ludus.rl.config import RLConfig
+from ludus.rl.config import AgentEvaluationConfig, RLConfig
 from ludus.rl.evaluation.env import check_same_spaces
 from ludus.rl.evaluation.evaluator import (
     HELD_OUT,
@@ -29,8 +31,9 @@ from ludus.rl.evaluation.evaluator import (
     standard_error,
     summary,
 )
-from ludus.rl.evaluation.judge import METRIC
 
+METRIC = "eval/return_mean"
+GUARD = DivergenceGuard(remedy="normalise observations and rewards")
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "counted_in", "steps", "epochs", "engine",
 }  # fmt: skip
@@ -165,6 +168,20 @@ class Evaluations:
     def inexact_because(self) -> Sequence[str]:
         """Return the evaluations that were lost."""
         return () if self.async_evaluator is None else self.async_evaluator.inexact_because()
+
+
+def make_judge(config: AgentEvaluationConfig) -> Judge:
+    """Return the judge of the mean return of evaluations."""
+    return Judge(
+        Score(
+            "return",
+            METRIC,
+            "max",
+            patience=config.patience,
+            min_delta=config.min_delta,
+            target=config.target,
+        )
+    )
 
 
 def check_evaluator(

@@ -15,7 +15,7 @@ from ludus.core import states
 from ludus.envs.vector import VectorEnv
 from ludus.envs.workers import WorkerVectorEnv
 from ludus.rl.agent import Agent
-from ludus.rl.rollouts.data import LastStep
+from ludus.rl.sampling.last_step import LastStep
 from ludus.rl.sampling.normalise import Normaliser
 
 Array = NDArray[Any]

@@ -8,8 +8,7 @@ from typing import Any
 from ludus.core import Repeat, Run, Stage
 from ludus.core.intervals import Work, every, is_due
 from ludus.core.plan import counted
-from ludus.rl.config import EpochsConfig
-from ludus.rl.off_policy import StepsConfig
+from ludus.rl.config import EpochsConfig, StepsConfig
 
 
 def in_epochs(

@@ -3,42 +3,45 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from ludus.config.base import read_config
+from ludus.config.registry import find, kinds
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import LudusError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.intervals import Work
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
-from ludus.nn.engines.choice import EngineName
+from ludus.nn.engines.choice import EngineName, Subject, choose_engine
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule
 from ludus.rl import agent as rl_agent
 from ludus.rl.abilities import Abilities
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
 from ludus.rl.custom.protocols import ReplayBufferBase
-from ludus.rl.engine import choose_update
-from ludus.rl.evaluation.evaluations import Evaluations, check_evaluator
-from ludus.rl.evaluation.judge import GUARD, make_judge
-from ludus.rl.kinds import concrete
-from ludus.rl.plans import in_epochs
-from ludus.rl.properties import ReadOnlyProperties
-from ludus.rl.rollouts.data import RolloutData
+from ludus.rl.evaluation.evaluations import GUARD, Evaluations, check_evaluator, make_judge
+from ludus.rl.plan import in_epochs
 from ludus.rl.run_length import with_length
+from ludus.rl.sampling.last_step import RolloutData
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
-from ludus.session.begun import CHANGED, as_begun
+from ludus.session.begun import CHANGED, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.trainer import Trainer
+from ludus.store.places import is_url
+
+T = TypeVar("T")
 
 
-class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
+class RLTrainer(Abilities, Trainer):
     """Trains an agent by interaction with its envs.
 
     train
@@ -115,8 +118,18 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             return type(self).Agent(self.config, self.env.spec, self.device)
 
     def _choose_update(self) -> tuple[EngineName, list[str]]:
-        num_updates = self.num_train_steps
-        return choose_update(self.agent, self.config.engine, self.run, num_updates=num_updates)
+        """Set what executes the agent's update; return its engine and the notices for the user."""
+        agent, modules = self.agent, self.agent.modules()
+        agent.plain_state = PlainState(*modules)
+        chosen = choose_engine(
+            self.config.engine,
+            Subject(agent.update, agent, modules, agent.device, agent.example_inputs),
+            is_long=self.num_train_steps >= agent.worth_compiling,
+            has_begun=has_begun(self.run.files),
+            tell=lambda note: self.run.tell(note, event="engine"),
+        )
+        agent.execute = chosen.by(agent.update)
+        return chosen.engine, chosen.notes
 
     def set_model(self, model: object) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.
@@ -300,3 +313,113 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """Stop the processes of envs and evaluation."""
         self.env.close()
         self.evaluations.close()
+
+    @property
+    def async_eval(self) -> bool:
+        """Whether evaluations are asynchronous, in a separate process."""
+        return self.evaluations.async_evaluator is not None
+
+    @property
+    def obs(self) -> Any:
+        """The current observations, one row per env."""
+        return self.env.obs
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+        return self.run.counters["epoch"]
+
+    @property
+    def train_end(self) -> bool:
+        """Whether training is over."""
+        return self.run.is_finished or self.run.stop_reason is not None
+
+    @property
+    def model_dir(self) -> Path | None:
+        """The directory of this run's models, best and <opt_steps>; None if there is none."""
+        files = self.run.files
+        if files is None or is_url(files.place):
+            return None
+        return Path(files.place) / "models"
+
+    @property
+    def step(self) -> int:
+        """Number of env steps, over all envs."""
+        return self.sampler.num_env_steps
+
+    @property
+    def num_model_updates(self) -> int:
+        """Number of optimisation steps."""
+        return self.run.counters["opt_steps"]
+
+    @property
+    def reward(self) -> Any:
+        """The reward of each env's last step."""
+        return self.sampler.last_step()["reward"]
+
+    @property
+    def done(self) -> Any:
+        """Whether each env's last step terminated or truncated its episode."""
+        step = self.sampler.last_step()
+        return step["terminated"] | step["truncated"]
+
+    @property
+    def num_episodes(self) -> int:
+        """Number of finished training episodes."""
+        return self.sampler.episodes.num_ended
+
+    @property
+    def current_episode_reward(self) -> Any:
+        """The return so far of each env's current episode."""
+        return self.sampler.episodes.returns_so_far
+
+    @property
+    def episode_reward_list(self) -> list[float]:
+        """The returns of the latest `return_window` training episodes."""
+        return self.sampler.episodes.latest_returns
+
+    def best(self) -> Mapping[str, Any] | None:
+        """The metric, score and location of the best policy so far."""
+        return self.judge.best if hasattr(self, "judge") else None
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons from the envs, the evaluation and the agent."""
+        if not hasattr(self, "env"):
+            return ()
+        reasons = [self._unrepeatable] if self._unrepeatable else []
+        reasons += [*self.env.inexact_because(), *self.evaluations.inexact_because()]
+        return [*reasons, *self.agent.inexact_because()]
+
+
+def concrete(cls: type[T], config: object) -> type[T]:
+    """Return this class if it has an Agent, else a subclass of it for the config's kind.
+
+    A class that only extends RLTrainer becomes one that extends the trainer of the kind.
+    """
+    if hasattr(cls, "Agent"):
+        return cls
+    kind = _kind(config)
+    if not isinstance(kind, str):
+        return cls
+    found: type[Any] = find("trainer", kind)
+    if not hasattr(found, "Agent"):
+        agents = [name for name in kinds("trainer") if hasattr(find("trainer", name), "Agent")]
+        raise ConfigError(
+            f"{cls.__name__} trains an agent, but the config is of kind '{kind}'; agents are"
+            f" {', '.join(agents)}, and ludus.build_trainer(config) builds any kind"
+        )
+    if issubclass(found, cls):
+        return found
+    base = cls.__mro__[1]
+    if not issubclass(found, base):
+        raise ConfigError(
+            f"{cls.__name__} adds to {base.__name__}, which the trainer of kind '{kind}' is not; derive"
+            " it from ludus.RLTrainer"
+        )
+    return type(cls.__name__, (cls, found), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+
+
+def _kind(config: object) -> object:
+    if isinstance(config, str | Path):
+        return read_config(config).kind
+    return config.get("kind") if isinstance(config, Mapping) else getattr(config, "kind", None)
