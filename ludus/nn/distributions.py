@@ -148,8 +148,8 @@ class MultiCategorical:
 class Gaussian:
     """A diagonal Gaussian; the raw sample is stored, the env gets it clipped to its bounds."""
 
-    def __init__(self, low: Any, high: Any) -> None:
-        """`low` and `high` are the bounds of the env's actions, an array or numbers."""
+    def __init__(self, low: Sequence[float] | Array, high: Sequence[float] | Array) -> None:
+        """`low` and `high` are the bounds of the env's actions."""
         self._low, self._high = low, high
         self.width = self.num_outputs = self.num_deviations = self.num_draws = len(low)
 
@@ -176,10 +176,10 @@ class Gaussian:
     def to_env(self, actions: T) -> T:
         """Return the actions clipped to the bounds."""
         given: Any = actions
-        low, high = self._low, self._high
+        bounds: Any = self._low, self._high
         if isinstance(given, Tensor):
-            low, high = given.new_tensor(low), given.new_tensor(high)
-        clipped: T = given.clip(low, high)
+            bounds = [given.new_tensor(bound) for bound in bounds]
+        clipped: T = given.clip(*bounds)
         return clipped
 
     def log_probs(self, outputs_BA: Tensor, log_std: Tensor | None, actions: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
@@ -145,7 +146,7 @@ class Agent(Metered):
         """Return stored actions in the env's own units."""
         return actions
 
-    def inputs(self, batch: Any) -> tuple[Tensor | None, ...]:
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
         """Return the inputs of `update` for a batch, without the last one, the scheduled numbers."""
         raise NotImplementedError
 
