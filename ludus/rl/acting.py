@@ -6,7 +6,8 @@ Shapes: N envs, D numbers of an observation, A actions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,8 @@ from torch import nn
 from ludus.core.errors import ConfigError
 from ludus.envs.spaces import BoxActions, DiscreteActions, EnvSpec
 from ludus.nn.distributions import Masks, best_of, draw_categorical, masked
-from ludus.nn.export.numpy_net import NumpyMlp, numpy_steps
+from ludus.nn.export.numpy_net import Linear, NumpyMlp, numpy_steps
+from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
 from ludus.rl.networks.mlp import MlpBody
 from ludus.rl.off_policy import ValueConfig
@@ -164,3 +166,13 @@ def _described(spec: EnvSpec) -> str:
     if isinstance(spec.action, BoxActions):
         return f"continuous ({len(spec.action.low)} numbers)"
     return f"{len(spec.action.nvec)} choices at once"
+
+
+@dataclass(frozen=True)
+class ExportedPolicy:
+    """A policy network in two pieces, and the meaning of its outputs."""
+
+    kind: Kind
+    body: nn.Module
+    heads: Mapping[str, nn.Module | Linear]
+    """The layers after the body, by the names that the policy kind uses."""

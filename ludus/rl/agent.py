@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,13 +17,12 @@ from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
-from ludus.nn.export.numpy_net import Linear
-from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.nn.update import Metered
-from ludus.rl.acting import ValueActing
+from ludus.rl.acting import ExportedPolicy, ValueActing
 from ludus.rl.config import RLConfig
 from ludus.rl.off_policy import TargetConfig
 from ludus.rl.sampling.normalise import Normaliser
@@ -33,16 +31,6 @@ from ludus.seeds import derive, read_generator
 Action = NDArray[Any]
 # A number of env steps after which every schedule has ended.
 _LONG_AFTER = 10**12
-
-
-@dataclass(frozen=True)
-class ExportedPolicy:
-    """A policy network in two pieces, and the meaning of its outputs."""
-
-    kind: Kind
-    body: nn.Module
-    heads: Mapping[str, nn.Module | Linear]
-    """The layers after the body, by the names that the policy kind uses."""
 
 
 class Agent(Metered):
@@ -78,8 +66,9 @@ class Agent(Metered):
                 device=device,
                 are_sums=getattr(config, "n_step", 1) > 1,
             )
-        self.plain_state: PlainState | None = None
-        """The plain attributes of third-party networks, as they were before the first update."""
+        self.engine_notes: list[str] = []
+        """How the update is executed, where a user should know."""
+        self._plain_state: PlainState | None = None
         self.execute: Callable[..., Tensor] = self.update
         self._target: tuple[Target, TargetConfig] | None = None
 
@@ -109,12 +98,32 @@ class Agent(Metered):
         """Return zeros in the shapes of the inputs of `update`."""
         raise NotImplementedError
 
+    def choose(
+        self, engine: EngineKey, *, num_updates: int, has_begun: bool, tell: Callable[[str], None]
+    ) -> EngineName:
+        """Choose what executes the update, and return the engine's name for the resolved config.
+
+        Raise ConfigError if the engine named in the config cannot; `tell` reports what one finds out later.
+        """
+        modules = self.modules()
+        # The plain attributes of third-party networks, as they were before the first update.
+        self._plain_state = PlainState(*modules)
+        chosen = choose_engine(
+            engine,
+            Subject(self.update, self, modules, self.device, self.example_inputs),
+            is_long=num_updates >= self.worth_compiling,
+            has_begun=has_begun,
+            tell=tell,
+        )
+        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
+        return chosen.engine
+
     def inexact_because(self) -> list[str]:
         """Return what the networks change that is not saved, or what an older state lacked."""
         lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
         reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
-        return reasons + ([] if self.plain_state is None else unsaved(self.plain_state))
+        return reasons + ([] if self._plain_state is None else unsaved(self._plain_state))
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return an action for each env, in the form the buffer stores; exploring while training."""

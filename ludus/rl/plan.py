@@ -1,4 +1,4 @@
-"""The two plans of an RL run, built from the work of each stage."""
+"""The two plans of an RL run, built from the work of each stage, and the length of a run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from ludus.core import Repeat, Run, Stage
 from ludus.core.intervals import Work, every, is_due
 from ludus.core.plan import counted
 from ludus.rl.config import EpochsConfig, StepsConfig
+from ludus.session.begun import changes_by_fit
+from ludus.session.reports import Reports
+
+Test = Callable[[Run], bool]
 
 
 def in_epochs(
@@ -16,18 +20,17 @@ def in_epochs(
     *,
     collect: Work,
     train_step: Work,
-    evaluate: Work,
-    record: Work,
-    save: Work,
+    reports: Reports,
     finish: Work,
     num_updates: Callable[[Run], int],
-    is_far: Callable[[Run], bool] | None,
+    is_far: Test | None,
     note: str,
     info: Callable[[Run], Mapping[str, Any]],
 ) -> Repeat:
     """Return epochs of collecting and updating; `num_updates` is called after each collection.
 
-    `is_far`, if given, ends the updates of an epoch early.
+    `is_far`, if given, ends the updates of an epoch early. The stages after the updates come before the
+    epoch is counted, and the first epoch is never evaluated.
     """
     most = epochs.max_opt_steps
 
@@ -36,37 +39,6 @@ def in_epochs(
 
     def is_learned(run: Run) -> bool:
         return is_enough(run) or (is_far is not None and is_far(run))
-
-    step = Repeat(
-        name="step",
-        times=num_updates,
-        until=None if most is None and is_far is None else is_learned,
-        after="after_update",
-        after_all="after_step",
-        note=note,
-        body=(Stage(name="train_step", work=train_step),),
-    )
-
-    epoch = Repeat(
-        name="epoch",
-        until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps or is_enough(run),
-        goal=("env_steps", epochs.max_env_steps) if most is None else ("opt_steps", most),
-        counter="epoch",
-        info=info,
-        body=(
-            Stage(name="collect", work=collect),
-            step,
-            *_after_an_epoch(epochs, evaluate, record, save),
-        ),
-    )
-    last = Stage(name="finish", work=finish, always=True)
-    return Repeat(name="train", times=1, body=(epoch, last))
-
-
-def _after_an_epoch(
-    epochs: EpochsConfig, evaluate: Work, record: Work, save: Work
-) -> tuple[Stage, ...]:
-    """Return the last stages of an epoch, before it is counted; the first is never evaluated."""
 
     def is_evaluated(run: Run) -> bool:
         return is_due(run.counters["epoch"], epochs.evaluate_every_epochs)
@@ -77,14 +49,31 @@ def _after_an_epoch(
     def is_saved(run: Run) -> bool:
         return is_due(run.counters["epoch"] + 1, epochs.keep_every_epochs)
 
-    return (
-        Stage(name="evaluate", work=evaluate, when=is_evaluated,
-              note=every(epochs.evaluate_every_epochs, "epoch")),
-        Stage(name="record", work=record, when=is_recorded,
-              note=every(epochs.log_every_epochs, "epoch", ", and after an evaluation")),
-        Stage(name="save", work=save, when=is_saved,
-              note=every(epochs.keep_every_epochs, "epoch")),
-    )  # fmt: skip
+    step = Repeat(
+        name="step",
+        times=num_updates,
+        until=None if most is None and is_far is None else is_learned,
+        after="after_update",
+        after_all="after_step",
+        note=note,
+        body=(Stage(name="train_step", work=train_step),),
+    )
+    evaluate, record, save = _reporting(
+        reports,
+        "epoch",
+        evaluate=(epochs.evaluate_every_epochs, is_evaluated),
+        record=(epochs.log_every_epochs, is_recorded),
+        save=(epochs.keep_every_epochs, is_saved),
+    )
+    epoch = Repeat(
+        name="epoch",
+        until=lambda run: run.counters["env_steps"] >= epochs.max_env_steps or is_enough(run),
+        goal=("env_steps", epochs.max_env_steps) if most is None else ("opt_steps", most),
+        counter="epoch",
+        info=info,
+        body=(Stage(name="collect", work=collect), step, evaluate, record, save),
+    )
+    return _train(epoch, finish)
 
 
 def in_steps(
@@ -92,9 +81,7 @@ def in_steps(
     *,
     collect: Work,
     train_step: Work,
-    evaluate: Work,
-    record: Work,
-    save: Work,
+    reports: Reports,
     finish: Work,
     agent_info: Work,
     compute_cost: Work,
@@ -114,35 +101,88 @@ def in_steps(
             return True
         return bool(more) and any(is_due(opts, interval) for interval in more)
 
-    def due_at(interval: int) -> Callable[[Run], bool]:
+    def due_at(interval: int) -> Test:
         return lambda run: is_due(run.counters["opt_steps"], interval)
 
     def is_over(run: Run) -> bool:
         return bool(run.counters["opt_steps"] >= steps.max_opt_steps)
 
+    evaluate, record, save = _reporting(
+        reports,
+        "opt_step",
+        evaluate=(steps.evaluate_every_opt_steps, due_at(steps.evaluate_every_opt_steps)),
+        record=(steps.log_every_opt_steps, is_recorded),
+        save=(steps.keep_every_opt_steps, due_at(steps.keep_every_opt_steps)),
+    )
+    infos = [
+        Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_step"))
+        for name, (interval, work) in besides.items()
+        if interval
+    ]
     update = Repeat(
         name="update",
         times=num_due,
         until=is_over,
         note=f"one for {counted(steps.update_every_env_steps, 'env step', 'env steps')}",
-        body=(
-            Stage(name="train_step", work=train_step),
-            Stage(name="evaluate", work=evaluate, when=due_at(steps.evaluate_every_opt_steps),
-                  note=every(steps.evaluate_every_opt_steps, "opt_step")),
-            *(Stage(name=name, work=work, when=due_at(interval), note=every(interval, "opt_step"))
-              for name, (interval, work) in besides.items() if interval),
-            Stage(name="record", work=record, when=is_recorded,
-                  note=every(steps.log_every_opt_steps, "opt_step", ", and after an evaluation")),
-            Stage(name="save", work=save, when=due_at(steps.keep_every_opt_steps),
-                  note=every(steps.keep_every_opt_steps, "opt_step")),
-        ),
-    )  # fmt: skip
-    first = Stage(name="collect", work=collect)
-    step = Repeat(
-        name="step", until=is_over, goal=("opt_steps", steps.max_opt_steps), body=(first, update)
+        body=(Stage(name="train_step", work=train_step), evaluate, *infos, record, save),
     )
+    step = Repeat(
+        name="step",
+        until=is_over,
+        goal=("opt_steps", steps.max_opt_steps),
+        body=(Stage(name="collect", work=collect), update),
+    )
+    return _train(step, finish)
+
+
+def _reporting(
+    reports: Reports,
+    unit: str,
+    *,
+    evaluate: tuple[int, Test],
+    record: tuple[int, Test],
+    save: tuple[int, Test],
+) -> tuple[Stage, Stage, Stage]:
+    """Return the stages that evaluate, record and save, by the interval and the test of each."""
+    also = ", and after an evaluation"
+    return (
+        Stage(
+            name="evaluate", work=reports.evaluate, when=evaluate[1], note=every(evaluate[0], unit)
+        ),
+        Stage(
+            name="record", work=reports.record, when=record[1], note=every(record[0], unit, also)
+        ),
+        Stage(name="save", work=reports.save, when=save[1], note=every(save[0], unit)),
+    )
+
+
+def _train(loop: Repeat, finish: Work) -> Repeat:
     last = Stage(name="finish", work=finish, always=True)
-    return Repeat(name="train", times=1, body=(step, last))
+    return Repeat(name="train", times=1, body=(loop, last))
+
+
+def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
+    """Return the config of a run of this many optimisation steps, and a sentence for each key that
+    had to change besides its length.
+
+    An interval that the run never reaches becomes 0; keys that depend on evaluations become null
+    if there are none.
+    """
+    section, changes = getattr(config, "counted_in", "epochs"), dict[str, Any]()
+    if section == "epochs":
+        # With early stopping by KL divergence, a rollout has at least one update.
+        is_cut = getattr(config, "target_kl", None) is not None
+        rollouts = max_steps if is_cut else config.epochs_for(max_steps)
+        # Twice as many: a run that is extended repeatedly loses part of an epoch each time.
+        needed = 2 * rollouts * config.steps_per_epoch * config.num_envs
+        if needed > config.epochs.max_env_steps:
+            changes["epochs.max_env_steps"] = needed
+    length = {f"{section}.max_opt_steps": max_steps}
+    fitted = {path.split(".")[1]: value for path, value in {**length, **changes}.items()}
+    part = getattr(config, section).model_copy(update=fitted)
+    changes |= config.model_copy(update={section: part}).unreached()
+    notes = changes_by_fit(config, changes, max_steps)
+    return config.replace(**changes, **length), notes
 
 
 def without_learn(cursor: object) -> object:

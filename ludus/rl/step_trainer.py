@@ -12,7 +12,6 @@ from ludus.core.runtime import Resume
 from ludus.core.services import EvaluatorHere, Records
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
-from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
 from ludus.rl.config import StepsConfig
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
@@ -64,7 +63,7 @@ class StepRLTrainer(RLTrainer):
     def _make_agent(self) -> Any:
         if self.custom_agent is None:
             return super()._make_agent()
-        self._notes.append(unread(self.config))
+        self.notes.append(unread(self.config))
         max_skips = self.config.replay.capacity
         return AgentAdapter(self.custom_agent, self.env.spec, max_skips=max_skips)
 
@@ -75,9 +74,6 @@ class StepRLTrainer(RLTrainer):
             self.agent.train()
             keep = self.run.keep_model
             self.run.keep_model = KeepCustom(self.custom_agent, keep, self.model_dir, self.tell)
-
-    def _choose_update(self) -> tuple[EngineName, list[str]]:
-        return super()._choose_update() if self.custom_agent is None else ("eager", [])
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
@@ -117,7 +113,8 @@ class StepRLTrainer(RLTrainer):
             self._steps,
             collect=collect,
             train_step=train_step,
-            **self._reports(),
+            reports=self._reports,
+            finish=self._finish,
             agent_info=self._record_agent_info,
             compute_cost=self._record_stage_times,
             num_due=self._num_due,

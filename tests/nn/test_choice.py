@@ -190,7 +190,7 @@ def test_a_trainer_of_a_run_begun_with_graphs_is_built_without_cuda(
     monkeypatch.setattr(PLACES[kind], lambda files: True)
     trainer = prepared(ludus.example(kind).replace(**changes))
     assert trainer.config.engine == "graph"
-    notes = trainer._engine_notes if kind == "dqn" else trainer._early_notes
+    notes = trainer.agent.engine_notes if kind == "dqn" else trainer._early_notes
     assert notes[0].startswith("the update is not captured as a CUDA graph")
 
 

@@ -19,8 +19,8 @@ from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
 from ludus.nn.actor_critic import head
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting import ValueActing, acting_net, discrete_actions
-from ludus.rl.agent import Action, Agent, ExportedPolicy
+from ludus.rl.acting import ExportedPolicy, ValueActing, acting_net, discrete_actions
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.networks._body import features_of, make_body
 from ludus.rl.off_policy import OffPolicyConfig, ValueConfig, example_batch

@@ -38,8 +38,8 @@ from ludus.nn.distributions import (
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule, ScheduleSection, too_long
 from ludus.nn.target import Target
-from ludus.rl.acting import acting_net
-from ludus.rl.agent import Action, Agent, ExportedPolicy
+from ludus.rl.acting import ExportedPolicy, acting_net
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import OnPolicyConfig, RLConfig
 from ludus.rl.networks._body import features_of, make_body
 from ludus.rl.rollout_trainer import RolloutTrainer

@@ -29,8 +29,8 @@ from ludus.nn.distributions import Masks, SquashedGaussian
 from ludus.nn.export.numpy_net import Linear
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting import acting_net, box_actions
-from ludus.rl.agent import Action, Agent, ExportedPolicy
+from ludus.rl.acting import ExportedPolicy, acting_net, box_actions
+from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.networks._body import features_of, make_body
 from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch
