@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
@@ -115,7 +114,7 @@ class StepRLTrainer(RLTrainer):
             train_step=train_step,
             reports=self._reports,
             finish=self._finish,
-            agent_info=self._record_agent_info,
+            agent_info=lambda run: self.agent.describe(),
             compute_cost=self._record_stage_times,
             num_due=self._num_due,
         )
@@ -136,11 +135,6 @@ class StepRLTrainer(RLTrainer):
     def _loop(self) -> str:
         """The name of the loop of updates in the plan."""
         return "step" if self.config.counted_in == "epochs" else "update"
-
-    def _record_agent_info(self, run: Run) -> Mapping[str, float]:
-        """Return diagnostics of the agent other than its metrics."""
-        described: dict[str, float] = self.agent.describe()
-        return described
 
     def _record_stage_times(self, run: Run) -> None:
         for name, value in self._stage_times.take().items():
@@ -204,15 +198,6 @@ class StepRLTrainer(RLTrainer):
             run.counters["opt_steps"] += 1
         else:
             run.leave(self._loop, "the agent skipped")
-
-    def train_step(self, batch: Any, batch_idx: int) -> None:
-        """Learn from one batch, and update the priorities of its transitions by their TD errors."""
-        opts = self.run.counters["opt_steps"]
-        errors = self.agent.step(batch, opts, self.rate(opts))
-        if errors is not None:
-            # TD errors are returned only for batches of a prioritised buffer.
-            buffer: Any = self.replay_buffer
-            buffer.update_priorities(batch.indices, errors)
 
     @classmethod
     def build(

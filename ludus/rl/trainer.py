@@ -110,14 +110,7 @@ class RLTrainer(Trainer):
             run_steps=self.num_train_steps,
         )
         self.judge = make_judge(config.evaluation)
-        self.evaluations = Evaluations(
-            config,
-            self.judge,
-            is_interrupted=lambda: self.run.interrupted,
-            tell=self.tell,
-            note=lambda text: self.run.tell(text, event="evaluation_failed"),
-            given=self.evaluator,
-        )
+        self.evaluations = Evaluations(config, self.judge, self.run, self.evaluator)
         self.evaluations.check(config, self.env.spec)
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}
@@ -216,10 +209,17 @@ class RLTrainer(Trainer):
         self.train_step(self.replay_buffer.sample(config.batch_size), run.round("step"))
         run.counters["opt_steps"] += 1
 
-    def train_step(self, batch: object, batch_idx: int) -> None:
-        """Learn from one batch; override it to learn in another way."""
+    def train_step(self, batch: Any, batch_idx: int) -> None:
+        """Learn from one batch, and update the priorities of its transitions if replay is prioritised.
+
+        Override it to learn in another way.
+        """
         opts = self.run.counters["opt_steps"]
-        self.agent.step(batch, opts, self.rate(opts))
+        errors = self.agent.step(batch, opts, self.rate(opts))
+        if errors is not None:
+            # TD errors are returned only for batches of a prioritised buffer.
+            buffer: Any = self.replay_buffer
+            buffer.update_priorities(batch.indices, errors)
 
     def _evaluate(self, run: Run) -> Mapping[str, Any]:
         started = time.monotonic()

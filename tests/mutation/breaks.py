@@ -147,10 +147,10 @@ _RL_AGENTS = [
     ("ludus/core/intervals.py", "or (evaluate_every > 0 and is_last(run))", ""),
     ("ludus/session/saver.py", "elif self._has_models_to_write() and self._is_owned():",
      "elif self._has_models_to_write():"),
-    (_ESTIMATE, "rollout.terminated.to(self._device), ends_TN.to(self._device),",
-     "ends_TN.to(self._device), ends_TN.to(self._device),"),
-    (_ESTIMATE, "gamma=self._config.gamma, lam=self._config.gae_lambda",
-     "gamma=self._config.gamma, lam=1.0"),
+    (_ESTIMATE, "rollout.terminated.to(self.device), ends_TN.to(self.device),",
+     "ends_TN.to(self.device), ends_TN.to(self.device),"),
+    (_ESTIMATE, "gamma=self.config.gamma, lam=self.config.gae_lambda",
+     "gamma=self.config.gamma, lam=1.0"),
 ]  # fmt: skip
 
 _DATA = [

@@ -154,8 +154,8 @@ class Ppo(Agent):
         is_normalised = config.normalise is not None and config.normalise.observations
         self.rows = RolloutRows(spec, self.distribution.width, is_normalised=is_normalised)
         self.estimator = RolloutEstimator(
-            config, self.learner, self.distribution, self.rows, log_std=network.log_std,
-            outputs=self._outputs, values=values, device=device,
+            config, self.learner, self.distribution, self.rows, network.log_std, self._outputs,
+            values, device,
         )  # fmt: skip
         self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self.distribution.width, mask_width)
 

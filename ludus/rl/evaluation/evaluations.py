@@ -51,15 +51,18 @@ class Evaluations:
         self,
         config: RLConfig,
         judge: Judge,
-        *,
-        is_interrupted: Callable[[], bool],
-        tell: Callable[[str], None],
-        note: Callable[[str], None],
+        run: Run,
         given: Any,
     ) -> None:
-        """`given` is a script's own evaluator; `note` is called when a worker fails."""
+        """`given` is a script's own evaluator, or None."""
         self._judge = judge
-        self._tell = tell
+
+        def is_interrupted() -> bool:
+            return run.interrupted
+
+        def note(text: str) -> None:
+            run.tell(text, event="evaluation_failed")
+
         self._is_interrupted = is_interrupted
         self.own = EpisodeEvaluator(EvaluationTask.of(config), is_interrupted=is_interrupted)
         """The evaluator of the episodes in the config."""
@@ -150,7 +153,7 @@ class Evaluations:
     ) -> None:
         if not math.isfinite(score):
             opts = counters["opt_steps"]
-            self._tell(
+            run.tell(
                 f"the evaluation at opt_step {opts} gave {score}: it is never the best and uses patience"
             )
         self._judge.update(run, {METRIC: score}, lambda score: weights(), counters=counters)

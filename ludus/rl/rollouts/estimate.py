@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -76,27 +77,20 @@ class RolloutRows:
         return Steps(obs, pieces[1], log_probs, advantages, returns, values, masks)
 
 
+@dataclass(frozen=True)
 class RolloutEstimator:
     """Turns a full rollout into the rows for its updates."""
 
-    def __init__(
-        self,
-        config: OnPolicyConfig,
-        learner: Learner,
-        distribution: ActionDistribution,
-        rows: RolloutRows,
-        *,
-        log_std: Tensor | None,
-        outputs: Net,
-        values: Net,
-        device: torch.device,
-    ) -> None:
-        """`outputs` and `values` are the forward passes of acting; they take normalised observations."""
-        self._config, self._learner = config, learner
-        self._distribution, self._rows = distribution, rows
-        self._log_std = log_std
-        self._outputs, self._values = outputs, values
-        self._device = device
+    config: OnPolicyConfig
+    learner: Learner
+    distribution: ActionDistribution
+    rows: RolloutRows
+    log_std: Tensor | None
+    outputs: Net
+    """The forward pass of acting, on normalised observations."""
+    values: Net
+    """The same for values."""
+    device: torch.device
 
     def __call__(
         self, rollout: RolloutBuffer, moments: Sequence[Moments], normaliser: Normaliser | None
@@ -110,10 +104,10 @@ class RolloutEstimator:
         if normaliser is not None:
             obs = normaliser.seen(obs, moments[:-1])
             next_obs = normaliser.seen(next_obs, moments[1:])
-        actions = rollout.actions.view(steps * envs, -1).to(self._device)
+        actions = rollout.actions.view(steps * envs, -1).to(self.device)
         masks = rollout.masks
         if masks is not None:
-            masks = masks.view(steps * envs, -1).to(self._device)
+            masks = masks.view(steps * envs, -1).to(self.device)
         ends_TN = rollout.terminated | rollout.truncated
         # The value after a step is that of the next observation, unless the episode ended there.
         asked_TN = ends_TN.clone()
@@ -122,35 +116,35 @@ class RolloutEstimator:
             outputs, values = self.outputs_of(obs.flatten(0, 1))
             values_TN = values.view(steps, envs)
             outputs = masked_logits(outputs, masks)
-            log_probs = self._distribution.log_probs(outputs, self._log_std, actions)
+            log_probs = self.distribution.log_probs(outputs, self.log_std, actions)
             after_TN = values_TN.roll(-1, 0)
-            after_TN[asked_TN.to(self._device)] = self.values_of(next_obs[asked_TN])
-            rewards_TN = rollout.rewards.to(self._device)
+            after_TN[asked_TN.to(self.device)] = self.values_of(next_obs[asked_TN])
+            rewards_TN = rollout.rewards.to(self.device)
             if normaliser is not None:
                 rewards_TN = normaliser.rewards(rewards_TN)
             advantages_TN = generalised_advantage(
                 rewards_TN, values_TN, after_TN,
-                rollout.terminated.to(self._device), ends_TN.to(self._device),
-                gamma=self._config.gamma, lam=self._config.gae_lambda,
+                rollout.terminated.to(self.device), ends_TN.to(self.device),
+                gamma=self.config.gamma, lam=self.config.gae_lambda,
             )  # fmt: skip
-        seen = obs if self._rows.has_images else obs.view(steps * envs, -1).to(self._device)
+        seen = obs if self.rows.has_images else obs.view(steps * envs, -1).to(self.device)
         numbers = (log_probs, advantages_TN, advantages_TN + values_TN, values_TN)
-        return self._rows.pack(Steps(seen, actions, *numbers, masks))
+        return self.rows.pack(Steps(seen, actions, *numbers, masks))
 
     def outputs_of(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """Return policy outputs and values, computed as in acting."""
-        if self._config.precision != "float32":
+        if self.config.precision != "float32":
             # The reference for the ratio must have the same precision as the updates.
-            outputs, values, _ = self._learner(obs.to(self._device))
+            outputs, values, _ = self.learner(obs.to(self.device))
             return outputs.float(), values.float()
-        outputs_BA = torch.from_numpy(self._outputs(obs.numpy()).copy()).to(self._device)
+        outputs_BA = torch.from_numpy(self.outputs(obs.numpy()).copy()).to(self.device)
         return outputs_BA, self.values_of(obs)
 
     def values_of(self, obs: Tensor) -> Tensor:
         """Return the value of each observation, (B,)."""
-        if self._config.precision != "float32":
-            return self._learner(obs.to(self._device))[1].float()  # type: ignore[no-any-return]
+        if self.config.precision != "float32":
+            return self.learner(obs.to(self.device))[1].float()  # type: ignore[no-any-return]
         # Padded, so that only a few sizes occur: memory is reserved for each.
         padded = functional.pad(obs, (0, 0) * (obs.ndim - 1) + (0, -len(obs) % _PADDED))
-        values = self._values(padded.numpy())[: len(obs), 0].copy()
-        return torch.from_numpy(values).to(self._device)
+        values = self.values(padded.numpy())[: len(obs), 0].copy()
+        return torch.from_numpy(values).to(self.device)
