@@ -68,7 +68,7 @@ def update_of(kind: str, engine: str, device: torch.device) -> Update:
     generator = torch.Generator().manual_seed(0)
     # Below 1, so that the number of an action is one: the first.
     inputs = [_filled(value, generator) for value in agent.example_inputs()]
-    return lambda: agent.update(*inputs)
+    return lambda: agent.execute(*inputs)
 
 
 def _filled(value: torch.Tensor | None, generator: torch.Generator) -> torch.Tensor | None:

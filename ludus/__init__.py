@@ -54,10 +54,10 @@ if TYPE_CHECKING:
         Step,
         StepProcessorBase,
     )
-    from ludus.rl.export.write import export_policy
-    from ludus.rl.rl_trainer import RLTrainer
+    from ludus.rl.export import export_policy
     from ludus.rl.sampling.sampler import SyncSampler
     from ludus.rl.step_trainer import StepRLTrainer
+    from ludus.rl.trainer import RLTrainer
     from ludus.session.build import build_trainer
     from ludus.session.logger import Logger
     from ludus.session.record import Record
@@ -89,7 +89,7 @@ _WHERE = {
     "NumpyPolicy": "ludus.nn.export.numpy_policy",
     "Objective": "ludus.arena.objectives.objective",
     "ProtocolHandler": "ludus.arena.protocol",
-    "RLTrainer": "ludus.rl.rl_trainer",
+    "RLTrainer": "ludus.rl.trainer",
     "Record": "ludus.session.record",
     "Recorder": "ludus.rl.custom.protocols",
     "Repeat": "ludus.core.plan",
@@ -121,7 +121,7 @@ _WHERE = {
     "build_trainer": "ludus.session.build",
     "declare": "ludus.config.families",
     "example": "ludus.example_configs",
-    "export_policy": "ludus.rl.export.write",
+    "export_policy": "ludus.rl.export",
     "load_plugin": "ludus.config.registry",
     "make_actor": "ludus.arena.agents.combined",
     "make_critic": "ludus.arena.agents.combined",

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.rl.acting.action_spaces import discrete_actions
-    from ludus.rl.acting.net import acting_net, best_of
+    from ludus.nn.actor_critic import head
+    from ludus.nn.distributions import best_of
+    from ludus.rl.acting import acting_net, discrete_actions
     from ludus.rl.agent import Agent
-    from ludus.rl.config import RLConfig
+    from ludus.rl.config import OnPolicyConfig, RLConfig
     from ludus.rl.custom.agent import CustomAgent
     from ludus.rl.custom.protocols import (
         BatchBase,
@@ -23,14 +24,13 @@ if TYPE_CHECKING:
         Step,
         StepProcessorBase,
     )
-    from ludus.rl.export.write import export_policy
-    from ludus.rl.network_config import features_of, head, make_body
+    from ludus.rl.export import export_policy
+    from ludus.rl.networks._body import features_of, make_body
     from ludus.rl.off_policy import OffPolicyConfig, example_batch
-    from ludus.rl.on_policy import OnPolicyConfig
-    from ludus.rl.rl_trainer import RLTrainer
     from ludus.rl.rollout_trainer import RolloutTrainer
     from ludus.rl.sampling.sampler import SyncSampler
     from ludus.rl.step_trainer import StepRLTrainer
+    from ludus.rl.trainer import RLTrainer
 
 _WHERE = {
     "Agent": "ludus.rl.agent",
@@ -38,9 +38,9 @@ _WHERE = {
     "CustomAgent": "ludus.rl.custom.agent",
     "Env": "ludus.rl.custom.protocols",
     "OffPolicyConfig": "ludus.rl.off_policy",
-    "OnPolicyConfig": "ludus.rl.on_policy",
+    "OnPolicyConfig": "ludus.rl.config",
     "RLConfig": "ludus.rl.config",
-    "RLTrainer": "ludus.rl.rl_trainer",
+    "RLTrainer": "ludus.rl.trainer",
     "Recorder": "ludus.rl.custom.protocols",
     "ReplayBufferBase": "ludus.rl.custom.protocols",
     "RolloutTrainer": "ludus.rl.rollout_trainer",
@@ -48,14 +48,14 @@ _WHERE = {
     "StepProcessorBase": "ludus.rl.custom.protocols",
     "StepRLTrainer": "ludus.rl.step_trainer",
     "SyncSampler": "ludus.rl.sampling.sampler",
-    "acting_net": "ludus.rl.acting.net",
-    "best_of": "ludus.rl.acting.net",
-    "discrete_actions": "ludus.rl.acting.action_spaces",
+    "acting_net": "ludus.rl.acting",
+    "best_of": "ludus.nn.distributions",
+    "discrete_actions": "ludus.rl.acting",
     "example_batch": "ludus.rl.off_policy",
-    "export_policy": "ludus.rl.export.write",
-    "features_of": "ludus.rl.network_config",
-    "head": "ludus.rl.network_config",
-    "make_body": "ludus.rl.network_config",
+    "export_policy": "ludus.rl.export",
+    "features_of": "ludus.rl.networks._body",
+    "head": "ludus.nn.actor_critic",
+    "make_body": "ludus.rl.networks._body",
 }
 
 __all__ = [

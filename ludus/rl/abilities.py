@@ -4,71 +4,62 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from ludus.judge.judge import Judge
 from ludus.rl.agent import Agent
-from ludus.rl.evaluation.evaluations import Evaluations, evaluator_of
-from ludus.rl.evaluation.job import EpisodeJob
-from ludus.rl.export.write import export_policy
-from ludus.rl.plans import without_learn
+from ludus.rl.evaluation.evaluations import Evaluations
+from ludus.rl.export import export_policy
 
 
-class Abilities:
-    """The methods that `ludus eval`, `play` and `export` call, and those that read saved states."""
+class TrainsAgent(Protocol):
+    """A trainer that has an agent and its evaluations, once it is prepared."""
 
     agent: Agent
     evaluations: Evaluations
-    judge: Judge
 
-    make_evaluator = staticmethod(evaluator_of)
-    evaluation_job = EpisodeJob
 
-    def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the state of an earlier version with its cursor converted to the current plan."""
-        run = state.get("run")
-        if not isinstance(run, Mapping) or "cursor" not in run:
-            return state
-        return {**state, "run": {**run, "cursor": without_learn(run["cursor"])}}
+class PolicyAbilities:
+    """What `ludus eval`, `play` and `export` do with the saved weights of an agent."""
 
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Drop the record of the best policy: its weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)
+    def __init__(self, trainer: TrainsAgent) -> None:
+        self._trainer = trainer
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the policy weights in a saved state; the agent is not changed."""
-        own = copy.deepcopy(dict(self.agent.state_dict()))
+        agent = self._trainer.agent
+        own = copy.deepcopy(dict(agent.state_dict()))
         try:
-            self.agent.load_state_dict(state["agent"])
-            return dict(self.agent.weights())
+            agent.load_state_dict(state["agent"])
+            return dict(agent.weights())
         finally:
-            self.agent.load_state_dict(own)
+            agent.load_state_dict(own)
 
     @contextlib.contextmanager
-    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[Agent]:
+    def _swapped(self, weights: Mapping[str, Any]) -> Iterator[Agent]:
         """Swap these weights into the agent inside the block, and restore its own afterwards."""
-        own = self.agent.weights()
+        agent = self._trainer.agent
+        own = agent.weights()
         try:
-            self.agent.load_weights(weights)
-            yield self.agent
+            agent.load_weights(weights)
+            yield agent
         finally:
-            self.agent.load_weights(own)
+            agent.load_weights(own)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the metrics of a saved policy on held-out episodes, which no model selection has used."""
-        with self._borrowing(weights) as agent:
-            return self.evaluations.held_out(agent, episodes=episodes, seed=seed)
+        with self._swapped(weights) as agent:
+            return self._trainer.evaluations.held_out(agent, episodes=episodes, seed=seed)
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
         """Return the frames of one evaluation episode of a saved policy."""
-        with self._borrowing(weights) as agent:
-            return self.evaluations.own.film(agent, index, fps)
+        with self._swapped(weights) as agent:
+            return self._trainer.evaluations.own.film(agent, index, fps)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Export a saved policy in a form that runs with NumPy alone."""
-        with self._borrowing(weights) as agent:
+        with self._swapped(weights) as agent:
             export_policy(agent, path)

@@ -1,9 +1,9 @@
-"""The base of every agent: act, learn, metrics that stay on the device, state."""
+"""The base of every agent: act, step, metrics that stay on the device, state."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,15 +13,18 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
+from ludus.nn.distributions import Masks
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.nn.update import Metered
-from ludus.rl.acting.net import Masks
+from ludus.rl.acting import ExportedPolicy, ValueActing
 from ludus.rl.config import RLConfig
-from ludus.rl.export.policy import ExportedPolicy
+from ludus.rl.off_policy import TargetConfig
 from ludus.rl.sampling.normalise import Normaliser
 from ludus.seeds import derive, read_generator
 
@@ -31,9 +34,10 @@ _LONG_AFTER = 10**12
 
 
 class Agent(Metered):
-    """Acts on observations and learns from batches. Subclasses write `act`, `act_greedy`, `_update`.
+    """Acts on observations and learns from batches. Subclasses write `inputs` and `update`, and either
+    set `acting` or write `act` and `act_greedy`.
 
-    `_update` is one whole learning step. `update` is the same, executed by an engine.
+    `update` is one whole learning step. `execute` is the same, executed by an engine.
     """
 
     metric_names: tuple[str, ...] = ("loss", "grad_norm")
@@ -41,6 +45,8 @@ class Agent(Metered):
     """The number of updates from which compiling pays off, for `engine: auto`."""
     layout: RowLayout
     """The columns of the rows it learns from."""
+    acting: ValueActing
+    """Chooses the actions by Q-values."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(self.metric_names, device)
@@ -60,32 +66,74 @@ class Agent(Metered):
                 device=device,
                 are_sums=getattr(config, "n_step", 1) > 1,
             )
-        self.plain_state: PlainState | None = None
-        """The plain attributes of third-party networks, as they were before the first update."""
-        self.update: Callable[..., Tensor] = self._update
+        self.engine_notes: list[str] = []
+        """How the update is executed, where a user should know."""
+        self._plain_state: PlainState | None = None
+        self.execute: Callable[..., Tensor] = self.update
+        self._target: tuple[Target, TargetConfig] | None = None
+
+    def make_learner(self, network: nn.Module, *, undecayed: Collection[str] = ()) -> Learner:
+        """Return the learner of a network with the config's optimizer, clipping and precision."""
+        config = self.config
+        return Learner(
+            network.to(self.device),
+            config.optimizer,
+            max_grad_norm=config.max_grad_norm,
+            precision=config.precision,
+            highest_rate=config.highest_rate,
+            undecayed=undecayed,
+        )
+
+    def make_target(self, learner: Learner, config: TargetConfig) -> Target:
+        """Return a target network of this learner, which `step` updates as the config says."""
+        target = Target(learner)
+        self._target = target, config
+        return target
 
     def modules(self) -> list[nn.Module]:
         """Return the trained networks."""
         return [part.module for part in self.learned().values() if isinstance(part, Learner)]
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return zeros in the shapes of the inputs of `_update`."""
+        """Return zeros in the shapes of the inputs of `update`."""
         raise NotImplementedError
+
+    def choose(
+        self, engine: EngineKey, *, num_updates: int, has_begun: bool, tell: Callable[[str], None]
+    ) -> EngineName:
+        """Choose what executes the update, and return the engine's name for the resolved config.
+
+        Raise ConfigError if the engine named in the config cannot; `tell` reports what one finds out later.
+        """
+        modules = self.modules()
+        # The plain attributes of third-party networks, as they were before the first update.
+        self._plain_state = PlainState(*modules)
+        chosen = choose_engine(
+            engine,
+            Subject(self.update, self, modules, self.device, self.example_inputs),
+            is_long=num_updates >= self.worth_compiling,
+            has_begun=has_begun,
+            tell=tell,
+        )
+        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
+        return chosen.engine
 
     def inexact_because(self) -> list[str]:
         """Return what the networks change that is not saved, or what an older state lacked."""
         lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
         reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
-        return reasons + ([] if self.plain_state is None else unsaved(self.plain_state))
+        return reasons + ([] if self._plain_state is None else unsaved(self._plain_state))
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return an exploring action for each env, in the form the buffer stores."""
-        raise NotImplementedError
+        """Return an action for each env, in the form the buffer stores; exploring while training."""
+        if not self.is_training:
+            return self.acting.greedy(obs_ND, masks)
+        return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the best action for each env, in the env's own units."""
-        raise NotImplementedError
+        return self.to_env(self.acting.greedy(obs_ND, masks))
 
     def act_sampled(self, obs_ND: Action, masks: Masks, generator: np.random.Generator) -> Action:
         """Return a sampled action for each env, in the env's own units, as at the end of training."""
@@ -107,23 +155,39 @@ class Agent(Metered):
         """Return stored actions in the env's own units."""
         return actions
 
-    def learn(self, batch: Any, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from one batch; return the TD error of each transition, or None if there are none."""
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return the inputs of `update` for a batch, without the last one, the scheduled numbers."""
         raise NotImplementedError
 
-    def _update(self, *inputs: Any) -> Tensor:
-        """Learn from one batch and accumulate its metrics; the last input holds the scheduled numbers."""
-        raise NotImplementedError
+    def step(self, batch: Any, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
+        """Learn from a batch of replay; return the TD errors if replay is prioritised, else None.
 
-    def _learn(self, *inputs: Tensor | None, numbers: tuple[float, ...]) -> Tensor:
-        """Update with these numbers, learning rate first, as a tensor that engines read at each replay."""
+        The next call overwrites the returned array.
+        """
         self.num_counted += 1
-        if self.device.type != "cpu":
-            inputs = tuple(
-                None if value is None else value.to(self.device, non_blocking=True)
-                for value in inputs
-            )
-        return self.update(*inputs, self.numbers(*numbers))
+        inputs = self.on_device(*self.inputs(batch))
+        errors = self.execute(*inputs, self.numbers(learning_rate))
+        if self._target is not None:
+            target, config = self._target
+            if (num_opts + 1) % config.sync_every_opt_steps == 0:
+                target.follow(config.tau)
+        return None if batch.weights is None else errors.detach().cpu().numpy()
+
+    def on_device(self, *inputs: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Return the tensors on the device of the networks."""
+        if self.device.type == "cpu":
+            return inputs
+        return tuple(
+            None if value is None else value.to(self.device, non_blocking=True) for value in inputs
+        )
+
+    def update(self, *inputs: Any) -> Tensor:
+        """Learn from one batch and accumulate its metrics; return the error of each transition.
+
+        The last input holds the scheduled numbers, learning rate first, as a tensor that engines read at
+        each replay.
+        """
+        raise NotImplementedError
 
     def normalised(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Return normalised observations, next observations and rewards for the networks."""
@@ -158,8 +222,8 @@ class Agent(Metered):
         raise NotImplementedError
 
     def policy_networks(self) -> tuple[str, ...]:
-        """Return the names of the networks that make up the policy."""
-        raise NotImplementedError
+        """Return the names of the networks that make up the policy; the first one, unless overridden."""
+        return tuple(self.learned())[:1]
 
     def weights(self) -> dict[str, Tensor]:
         """Return a CPU copy of what acting needs: parameters, buffers, observation moments."""

@@ -1,36 +1,30 @@
-"""Config sections shared by all agents: envs, evaluation, normalisation, epochs."""
+"""Config sections of agents: envs, evaluation, normalisation, lengths, rollouts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ludus.config.base import (
     Count,
-    NonNegativeFloat,
     Positive,
     PositiveFloat,
     StrictConfig,
     TrainerConfig,
 )
 from ludus.config.evaluation import EvaluationConfig
+from ludus.config.minibatches import undivided
+from ludus.core.intervals import never_reached
 from ludus.envs.config import EnvSection
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
+from ludus.rl.networks._body import NetworkSection
+from ludus.rl.sampling.normalise import NormaliseConfig
 
 Discount = Annotated[float, Field(ge=0, le=1)]
-
-
-class Scheduled(StrictConfig):
-    """A number with a schedule."""
-
-    initial: NonNegativeFloat
-    """Its value at the beginning."""
-    schedule: ScheduleSection
-    """How it changes with the steps."""
 
 
 class AgentEvaluationConfig(EvaluationConfig):
@@ -70,21 +64,86 @@ class AgentEvaluationConfig(EvaluationConfig):
                 yield f"'more_envs' has the name '{name}'; use letters, digits and underscores"
 
 
-class NormaliseConfig(StrictConfig):
-    """Normalisation of observations and rewards by running statistics."""
+class EpochsConfig(StrictConfig):
+    """A run counted in epochs, each of env steps followed by updates."""
 
-    observations: bool
-    """Normalise each component of an observation to mean 0 and standard deviation 1."""
-    rewards: bool
-    """Divide rewards by the standard deviation of the discounted return."""
-    clip: PositiveFloat
-    """Clip normalised values to this distance from zero; each reward of an n-step return is clipped
-    separately."""
+    evaluated_by: ClassVar[str] = "evaluate_every_epochs"
 
-    def problems(self) -> Iterator[str]:
-        """Yield a message if the section has no effect."""
-        if not self.observations and not self.rewards:
-            yield "neither observations nor rewards are normalised; set the whole section to null"
+    max_env_steps: Positive
+    """The run ends with the epoch in which this many env steps are reached."""
+    log_every_epochs: Count
+    """Write a record every this many epochs; 0 means never."""
+    evaluate_every_epochs: Count
+    """Evaluate every this many epochs, but not in the first; 0 means never."""
+    keep_every_epochs: Count
+    """Save the weights in models/<opt_steps> every this many epochs; 0 means never."""
+    max_opt_steps: Positive | None
+    """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
+
+    def unreached(self, num_epochs: int) -> Iterator[tuple[str, str, int]]:
+        """Yield the key of each interval longer than a run of this many epochs, and its limit."""
+        # Epoch 0 is never evaluated, and the last epoch has the number num_epochs - 1.
+        others = "the first epoch is never evaluated and the number of the others"
+        limits = {
+            "evaluate_every_epochs": (others, num_epochs - 1),
+            "log_every_epochs": ("the number of epochs", num_epochs),
+            "keep_every_epochs": ("the number of epochs", num_epochs),
+        }
+        for key, (limit, most) in limits.items():
+            if getattr(self, key) > most:
+                yield key, limit, most
+
+    def never_so_many(self, most: int) -> Iterator[str]:
+        """Yield a sentence if the run ends, with `most` updates, before its max_opt_steps."""
+        if self.max_opt_steps is not None and self.max_opt_steps > most:
+            yield (
+                f"'epochs.max_opt_steps' is {self.max_opt_steps}, but epochs.max_env_steps"
+                f" {self.max_env_steps} makes {most} optimisation steps: it would never be reached;"
+                " raise the latter, or set null for no such limit"
+            )
+
+    def count(self, env_steps: int, epochs_for: Callable[[int], int]) -> int:
+        """Return the number of epochs of the run, with this many env steps each.
+
+        `epochs_for` returns the number of epochs for a number of optimisation steps.
+        """
+        whole = -(-self.max_env_steps // env_steps)
+        return whole if self.max_opt_steps is None else min(whole, epochs_for(self.max_opt_steps))
+
+    def num_opts(self, owed: int) -> int:
+        """Return the number of optimisation steps of a run that would make this many."""
+        return owed if self.max_opt_steps is None else min(owed, self.max_opt_steps)
+
+
+class StepsConfig(StrictConfig):
+    """A run counted in optimisation steps, each after a few env steps."""
+
+    evaluated_by: ClassVar[str] = "evaluate_every_opt_steps"
+
+    update_every_env_steps: Positive
+    """Number of env steps between two optimisation steps."""
+    log_every_opt_steps: Count
+    """Write a record every this many optimisation steps; 0 means never."""
+    evaluate_every_opt_steps: Count
+    """Evaluate every this many optimisation steps; 0 means never."""
+    keep_every_opt_steps: Count
+    """Save the weights in models/<opt_steps> every this many optimisation steps; 0 means never."""
+    log_agent_info_every_opt_steps: Count
+    """Log the norm of each network's weights every this many optimisation steps; 0 means never."""
+    log_compute_cost_every_opt_steps: Count
+    """Write the time of acting and learning to timing.jsonl every this many optimisation steps; 0: never."""
+    max_opt_steps: Positive
+    """Number of optimisation steps of the run."""
+
+    def unreached(self, max_opt_steps: int) -> Iterator[tuple[str, str, int]]:
+        """Yield the key of each interval longer than a run of this many updates, and its limit."""
+        keys = (
+            "evaluate_every_opt_steps", "log_every_opt_steps", "keep_every_opt_steps",
+            "log_agent_info_every_opt_steps", "log_compute_cost_every_opt_steps",
+        )  # fmt: skip
+        for key in keys:
+            if getattr(self, key) > max_opt_steps:
+                yield key, "steps.max_opt_steps", max_opt_steps
 
 
 class RLConfig(TrainerConfig):
@@ -121,50 +180,110 @@ class RLConfig(TrainerConfig):
         """The largest learning rate of the schedule."""
         return highest(self.learning_rate_schedule, self.optimizer.learning_rate)
 
-    def turned_off(self, section: str, keys: Sequence[str], evaluated: str) -> dict[str, Any]:
-        """Return the values that switch off intervals which the run never reaches.
+    @property
+    def counted(self) -> tuple[str, EpochsConfig | StepsConfig, int]:
+        """The section that the run is counted by: its name, itself, and the run's length in its unit."""
+        raise NotImplementedError
 
-        `evaluated` is the interval of evaluations: keys that depend on them are switched off too.
+    @property
+    def run_opts(self) -> int:
+        """Number of optimisation steps of the run, exactly or approximately."""
+        raise NotImplementedError
+
+    def length_problems(self) -> Iterator[str]:
+        """Yield each key that a run of this length never reaches."""
+        name, section, length = self.counted
+        for key, limit, most in section.unreached(length):
+            yield never_reached(f"{name}.{key}", getattr(section, key), limit, most)
+        schedule = self.learning_rate_schedule
+        yield from too_long(schedule, "learning_rate_schedule", self.run_opts, "optimisation steps")
+        key = section.evaluated_by
+        yield from self.evaluation.unused(f"{name}.{key}", getattr(section, key))
+
+    def unreached(self) -> dict[str, Any]:
+        """Return each key that a run of this length never reaches, and its value for never.
+
+        Keys that depend on evaluations are among them if there are none.
         """
-        off: dict[str, Any] = {f"{section}.{key}": 0 for key in keys}
-        if evaluated in keys or not getattr(getattr(self, section), evaluated):
+        name, section, length = self.counted
+        off: dict[str, Any] = {f"{name}.{key}": 0 for key, _, _ in section.unreached(length)}
+        evaluated = section.evaluated_by
+        if f"{name}.{evaluated}" in off or not getattr(section, evaluated):
             never = {"patience": None, "target": None, "min_delta": 0.0}
             set_here = [key for key in never if getattr(self.evaluation, key) != never[key]]
             off |= {f"evaluation.{key}": never[key] for key in set_here}
         return off
 
-    def length_problems(self, run_opts: int, evaluated: tuple[str, int]) -> Iterator[str]:
-        """Yield each key that a run of this many updates never reaches.
 
-        `evaluated` is the key that says how often the agent is evaluated, and its value.
-        """
-        yield from too_long(
-            self.learning_rate_schedule, "learning_rate_schedule", run_opts, "optimisation steps"
-        )
-        yield from self.evaluation.unused(*evaluated)
+# A mixin: its keys are added to those of RLConfig, as in PpoConfig(OnPolicyConfig, RLConfig).
+if TYPE_CHECKING:
+    _Mixin = RLConfig
+else:
+    _Mixin = StrictConfig
 
 
-class EpochsConfig(StrictConfig):
-    """A run counted in epochs, each of env steps followed by updates."""
+class OnPolicyConfig(_Mixin):
+    """The keys of every on-policy agent, in addition to those of RLConfig."""
 
-    max_env_steps: Positive
-    """The run ends with the epoch in which this many env steps are reached."""
-    log_every_epochs: Count
-    """Write a record every this many epochs; 0 means never."""
-    evaluate_every_epochs: Count
-    """Evaluate every this many epochs, but not in the first; 0 means never."""
-    keep_every_epochs: Count
-    """Save the weights in models/<opt_steps> every this many epochs; 0 means never."""
-    max_opt_steps: Positive | None
-    """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
+    epochs: EpochsConfig
+    """The run, counted in epochs of one rollout and its updates."""
+    network: NetworkSection
+    """The body of the policy network and of the value network."""
+    shared_body: bool
+    """Whether policy and value share one body."""
+    rollout_steps: Positive
+    """Number of steps of each env per rollout."""
+    num_epochs: Positive
+    """Number of passes of the updates over each rollout."""
+    minibatch_size: Positive
+    """Number of steps of a rollout per update."""
+    gae_lambda: Discount
+    """Lambda of GAE: 0 is the one-step advantage, 1 looks to the end of the episode."""
 
+    def problems(self) -> Iterator[str]:
+        """Yield the conflicts between keys."""
+        count = self.rollout_steps * self.num_envs
+        if count % self.minibatch_size:
+            yield undivided(self.minibatch_size, count, "steps", "rollout_steps x num_envs")
+            return
+        most = -(-self.epochs.max_env_steps // count) * self._per_epoch
+        yield from self.epochs.never_so_many(most)
+        yield from self.length_problems()
 
-__all__ = [
-    "AgentEvaluationConfig",
-    "Count",
-    "Discount",
-    "EpochsConfig",
-    "NormaliseConfig",
-    "RLConfig",
-    "Scheduled",
-]
+    @property
+    def counted(self) -> tuple[str, EpochsConfig, int]:
+        """The section `epochs`, and the number of rollouts."""
+        return "epochs", self.epochs, self.run_epochs
+
+    @property
+    def _per_epoch(self) -> int:
+        return self.num_epochs * self.num_minibatches
+
+    def epochs_for(self, max_opt_steps: int) -> int:
+        """Return the number of rollouts for this many updates."""
+        return -(-max_opt_steps // self._per_epoch)
+
+    @property
+    def run_epochs(self) -> int:
+        """Number of rollouts of the run."""
+        return self.epochs.count(self.rollout_steps * self.num_envs, self.epochs_for)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Number of steps of each env per epoch."""
+        return self.rollout_steps
+
+    @property
+    def run_opts(self) -> int:
+        """Number of optimisation steps of the run."""
+        return self.epochs.num_opts(self.run_epochs * self._per_epoch)
+
+    @property
+    def batch_size(self) -> int:
+        """The minibatch size, by the name that off-policy agents use."""
+        return self.minibatch_size
+
+    @property
+    def num_minibatches(self) -> int:
+        """Number of minibatches per pass over a rollout; each is an update."""
+        return self.rollout_steps * self.num_envs // self.minibatch_size

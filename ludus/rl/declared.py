@@ -13,29 +13,19 @@ _OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps
 
 
 # For each key of a run counted in the other unit: the key to use instead, and its unit.
-_IN_OPT_STEPS = "in optimisation steps, not in epochs"
-_IN_EPOCHS = "in epochs, not in optimisation steps"
 _UNITS = {
-    ("log_every_epochs", "steps.log_every_opt_steps"): _IN_OPT_STEPS,
-    ("evaluate_every_epochs", "steps.evaluate_every_opt_steps"): _IN_OPT_STEPS,
-    ("keep_every_epochs", "steps.keep_every_opt_steps"): _IN_OPT_STEPS,
-    ("log_every_opt_steps", "epochs.log_every_epochs"): _IN_EPOCHS,
-    ("evaluate_every_opt_steps", "epochs.evaluate_every_epochs"): _IN_EPOCHS,
-    ("keep_every_opt_steps", "epochs.keep_every_epochs"): _IN_EPOCHS,
-    (
-        "updates_per_env_step",
-        "steps.update_every_env_steps",
-    ): "in env steps for each optimisation step",
-    (
-        "update_every_env_steps",
-        "epochs.updates_per_env_step",
-    ): "in optimisation steps for each env step",
-    ("steps_per_epoch", "steps.update_every_env_steps"): "in env steps for each optimisation step",
-    (
-        "target_update_interval",
-        "target.sync_every_opt_steps",
-    ): "in optimisation steps, not in env steps",
-}
+    "updates_per_env_step": (
+        "steps.update_every_env_steps", "in env steps for each optimisation step"),
+    "update_every_env_steps": (
+        "epochs.updates_per_env_step", "in optimisation steps for each env step"),
+    "steps_per_epoch": ("steps.update_every_env_steps", "in env steps for each optimisation step"),
+    "target_update_interval": (
+        "target.sync_every_opt_steps", "in optimisation steps, not in env steps"),
+}  # fmt: skip
+for _verb in ("log", "evaluate", "keep"):
+    _epochs, _opts = f"{_verb}_every_epochs", f"{_verb}_every_opt_steps"
+    _UNITS[_epochs] = (f"steps.{_opts}", "in optimisation steps, not in epochs")
+    _UNITS[_opts] = (f"epochs.{_epochs}", "in epochs, not in optimisation steps")
 
 
 def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
@@ -44,8 +34,8 @@ def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: objec
         return _in_updates(data, value)
     if name in ("num_minibatches", "minibatches"):
         return _as_size(data, value)
-    unit = _UNITS.get((name, path))
-    return f" Here '{path}' decides that, {unit}." if unit else ""
+    key, unit = _UNITS.get(name, ("", ""))
+    return f" Here '{path}' decides that, {unit}." if key == path else ""
 
 
 def _in_updates(data: Mapping[str, Any], value: object) -> str:
@@ -88,15 +78,7 @@ declare(
         # The keys of the section, steps or epochs, that a config does not use, and of the one it does.
         "max_env_steps": ("steps.max_opt_steps",),
         "max_opt_steps": ("epochs.max_opt_steps",),
-        "log_every_epochs": ("steps.log_every_opt_steps",),
-        "evaluate_every_epochs": ("steps.evaluate_every_opt_steps",),
-        "keep_every_epochs": ("steps.keep_every_opt_steps",),
-        "updates_per_env_step": ("steps.update_every_env_steps",),
-        "steps_per_epoch": ("steps.update_every_env_steps",),
-        "log_every_opt_steps": ("epochs.log_every_epochs",),
-        "evaluate_every_opt_steps": ("epochs.evaluate_every_epochs",),
-        "keep_every_opt_steps": ("epochs.keep_every_epochs",),
-        "update_every_env_steps": ("epochs.updates_per_env_step",),
+        **{name: (key,) for name, (key, _) in _UNITS.items()},
         "max_steps": ("steps.max_opt_steps", "epochs.max_opt_steps"),
         "num_train_steps": ("steps.max_opt_steps", "epochs.max_opt_steps"),
         # The names in Stable-Baselines3, CleanRL and others.
@@ -121,7 +103,6 @@ declare(
         "vf_coef": ("value_coef",),
         "buffer_size": ("replay.capacity",),
         "polyak": ("target.tau",),
-        "target_update_interval": ("target.sync_every_opt_steps",),
         "train_freq": ("steps.update_every_env_steps",),
         "net_arch": ("network.widths",),
         "hidden_sizes": ("network.widths",),

@@ -1,59 +1,25 @@
-"""Off-policy agents: the config keys of replay, and target network updates."""
+"""Off-policy agents: the config keys of replay and of target networks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from ludus.config.base import Count, Positive, PositiveFloat, StrictConfig
+from ludus.config.base import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
 from ludus.data.replay.prioritised import PerConfig
 from ludus.data.replay.row_layout import RowLayout
 from ludus.nn.schedules import ScheduleSection, highest, too_long
-from ludus.nn.target import Target
-from ludus.rl.config import EpochsConfig
-from ludus.rl.intervals import (
-    epochs_never_reached,
-    never_so_many,
-    steps_never_reached,
-    unreached_epochs,
-    unreached_steps,
-)
-from ludus.rl.network_config import NetworkSection
-from ludus.rl.run_length import count_epochs
-
-# A mixin: its keys are added to those of RLConfig, as in DqnConfig(OffPolicyConfig, RLConfig).
-if TYPE_CHECKING:
-    from ludus.rl.config import RLConfig as _Beside
-else:
-    _Beside = StrictConfig
+from ludus.rl.config import EpochsConfig, RLConfig, StepsConfig
+from ludus.rl.networks._body import NetworkSection
 
 Share = Annotated[float, Field(gt=0, le=1)]
 
 # A file in which both sections are filled in.
 _FILLED_IN = {"steps": "dqn", "epochs": "dqn-mountaincar"}
-
-
-class StepsConfig(StrictConfig):
-    """A run counted in optimisation steps, each after a few env steps."""
-
-    update_every_env_steps: Positive
-    """Number of env steps between two optimisation steps."""
-    log_every_opt_steps: Count
-    """Write a record every this many optimisation steps; 0 means never."""
-    evaluate_every_opt_steps: Count
-    """Evaluate every this many optimisation steps; 0 means never."""
-    keep_every_opt_steps: Count
-    """Save the weights in models/<opt_steps> every this many optimisation steps; 0 means never."""
-    log_agent_info_every_opt_steps: Count
-    """Log the norm of each network's weights every this many optimisation steps; 0 means never."""
-    log_compute_cost_every_opt_steps: Count
-    """Write the time of acting and learning to timing.jsonl every this many optimisation steps; 0: never."""
-    max_opt_steps: Positive
-    """Number of optimisation steps of the run."""
 
 
 class OffPolicyEpochsConfig(EpochsConfig):
@@ -91,7 +57,14 @@ class ReplayConfig(StrictConfig):
     """Prioritised experience replay, by TD error; null samples uniformly."""
 
 
-class OffPolicyConfig(_Beside):
+# Mixins: their keys are added to those of RLConfig, as in DqnConfig(ValueConfig, OffPolicyConfig, RLConfig).
+if TYPE_CHECKING:
+    _Mixin = RLConfig
+else:
+    _Mixin = StrictConfig
+
+
+class OffPolicyConfig(_Mixin):
     """The keys of every agent with a replay buffer, in addition to those of RLConfig."""
 
     counted_in: Literal["steps", "epochs"]
@@ -131,23 +104,26 @@ class OffPolicyConfig(_Beside):
                 f"'batch_size' is {self.batch_size}, more than replay.capacity {self.replay.capacity}"
                 " can hold; make it smaller or the capacity larger"
             )
-        if isinstance(chosen, OffPolicyEpochsConfig):
-            yield from self._epoch_problems(chosen)
-        else:
-            yield from self._step_problems(chosen)
+        if self.epochs is not None:
+            yield from self._epoch_problems(self.epochs)
+        yield from self.length_problems()
+        if self.epochs is None and self.settings.checkpoint.every_epochs:
+            yield (
+                f"'settings.checkpoint.every_epochs' is {self.settings.checkpoint.every_epochs}, but"
+                " a run counted in steps has no epochs; set it to 0, and use every_opt_steps"
+            )
         if (per := self.replay.prioritised) is not None:
             path = "replay.prioritised.beta_schedule"
             yield from too_long(per.beta_schedule, path, self.run_opts, "optimisation steps")
 
-    def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never reaches, and its value for never."""
-        if self.counted_in == "steps" and self.steps is not None:
-            keys = unreached_steps(self.steps, self.steps.max_opt_steps)
-            return self.turned_off("steps", keys, "evaluate_every_opt_steps")
-        if self.counted_in == "epochs" and self.epochs is not None:
-            keys = unreached_epochs(self.epochs, self.run_epochs)
-            return self.turned_off("epochs", keys, "evaluate_every_epochs")
-        return {}
+    @property
+    def counted(self) -> tuple[str, EpochsConfig | StepsConfig, int]:
+        """The section that `counted_in` names, and the number of epochs or of updates."""
+        if self.counted_in == "epochs":
+            assert self.epochs is not None
+            return "epochs", self.epochs, self.run_epochs
+        assert self.steps is not None
+        return "steps", self.steps, self.steps.max_opt_steps
 
     def _epoch_problems(self, epochs: OffPolicyEpochsConfig) -> Iterator[str]:
         if self.learning_starts >= epochs.max_env_steps:
@@ -155,25 +131,9 @@ class OffPolicyConfig(_Beside):
                 f"'learning_starts' is {self.learning_starts}, but the run ends at"
                 f" epochs.max_env_steps {epochs.max_env_steps}: it would never learn; lower the first"
             )
-        if epochs.max_opt_steps is not None:
-            whole = -(-epochs.max_env_steps // self._per_epoch)
-            most = int(whole * self._per_epoch * epochs.updates_per_env_step)
-            yield from never_so_many(epochs, most)
-        yield from epochs_never_reached(epochs, self.run_epochs)
-        yield from self.length_problems(
-            self.run_opts, ("epochs.evaluate_every_epochs", epochs.evaluate_every_epochs)
-        )
-
-    def _step_problems(self, steps: StepsConfig) -> Iterator[str]:
-        yield from steps_never_reached(steps, steps.max_opt_steps)
-        yield from self.length_problems(
-            self.run_opts, ("steps.evaluate_every_opt_steps", steps.evaluate_every_opt_steps)
-        )
-        if self.settings.checkpoint.every_epochs:
-            yield (
-                f"'settings.checkpoint.every_epochs' is {self.settings.checkpoint.every_epochs}, but"
-                " a run counted in steps has no epochs; set it to 0, and use every_opt_steps"
-            )
+        whole = -(-epochs.max_env_steps // self._per_epoch)
+        most = int(whole * self._per_epoch * epochs.updates_per_env_step)
+        yield from epochs.never_so_many(most)
 
     @property
     def _per_epoch(self) -> int:
@@ -192,7 +152,7 @@ class OffPolicyConfig(_Beside):
     def run_epochs(self) -> int:
         """Number of epochs of the run, with counted_in: epochs."""
         assert self.epochs is not None
-        return count_epochs(self.epochs, self._per_epoch, self.epochs_for)
+        return self.epochs.count(self._per_epoch, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -208,7 +168,7 @@ class OffPolicyConfig(_Beside):
             return self.steps.max_opt_steps
         assert self.epochs is not None
         owed = int(self.epochs.max_env_steps * self.epochs.updates_per_env_step)
-        return owed if self.epochs.max_opt_steps is None else min(owed, self.epochs.max_opt_steps)
+        return self.epochs.num_opts(owed)
 
     @property
     def run_env_steps(self) -> int:
@@ -231,10 +191,48 @@ class TargetConfig(StrictConfig):
     """Polyak coefficient: the fraction moved towards the online network; 1 copies it."""
 
 
-def follow_if_due(target: Target, config: TargetConfig, num_opts: int) -> None:
-    """Update the target if it is due after the next update, given the number made so far."""
-    if (num_opts + 1) % config.sync_every_opt_steps == 0:
-        target.follow(config.tau)
+if TYPE_CHECKING:
+    _OfReplay = OffPolicyConfig
+else:
+    _OfReplay = StrictConfig
+
+
+class ExplorationConfig(StrictConfig):
+    """Exploration of an agent with Q-values: epsilon-greedy or softmax."""
+
+    kind: Literal["epsilon", "softmax"]
+    """epsilon: a random action with this probability; softmax: sampled by Q / this temperature."""
+    initial: NonNegativeFloat
+    """The probability or temperature at the beginning."""
+    schedule: ScheduleSection
+    """How it changes with the env steps."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a message if epsilon is not a probability."""
+        if self.kind != "epsilon":
+            return
+        if self.initial > 1:
+            yield f"'initial' is {self.initial}; with epsilon it is a probability, 1 at most"
+        elif (most := highest(self.schedule, self.initial)) > 1:
+            yield f"'schedule' reaches {most:g}; with epsilon it is a probability, 1 at most"
+
+
+class ValueConfig(_OfReplay):
+    """The keys of agents that learn Q-values, in addition to those of OffPolicyConfig."""
+
+    target: TargetConfig
+    """How the target network is updated."""
+    exploration: ExplorationConfig
+    """How the agent explores while training."""
+    double: bool
+    """Double Q-learning: the online network chooses the next action, the target network values it."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield the conflicts between keys."""
+        yield from super().problems()
+        if getattr(self, self.counted_in) is not None:
+            path = "exploration.schedule"
+            yield from too_long(self.exploration.schedule, path, self.run_env_steps, "env steps")
 
 
 def example_batch(

@@ -9,10 +9,10 @@ from ludus.core import Run
 from ludus.core.errors import LudusError
 from ludus.core.plan import counted
 from ludus.data.replay.rollout import RolloutBuffer
-from ludus.rl.rl_trainer import RLTrainer
 from ludus.rl.sampling.normalise import Moments
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
 from ludus.rl.sampling.step_processor import RolloutStep
+from ludus.rl.trainer import RLTrainer
 
 
 class RolloutTrainer(RLTrainer):

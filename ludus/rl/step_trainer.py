@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
@@ -12,16 +11,16 @@ from ludus.core.runtime import Resume
 from ludus.core.services import EvaluatorHere, Records
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
-from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
+from ludus.rl.config import StepsConfig
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
 from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
 from ludus.rl.custom.protocols import ReplayBufferBase
-from ludus.rl.off_policy import OffPolicyConfig, OffPolicyEpochsConfig, StepsConfig
-from ludus.rl.plans import in_steps
-from ludus.rl.rl_trainer import RLTrainer
+from ludus.rl.off_policy import OffPolicyConfig, OffPolicyEpochsConfig
+from ludus.rl.plan import in_steps
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
 from ludus.rl.sampling.step_processor import NStep, OneStep
+from ludus.rl.trainer import RLTrainer
 from ludus.session.logger import Logger
 from ludus.session.stage_times import StageTimes
 
@@ -63,7 +62,7 @@ class StepRLTrainer(RLTrainer):
     def _make_agent(self) -> Any:
         if self.custom_agent is None:
             return super()._make_agent()
-        self._notes.append(unread(self.config))
+        self.notes.append(unread(self.config))
         max_skips = self.config.replay.capacity
         return AgentAdapter(self.custom_agent, self.env.spec, max_skips=max_skips)
 
@@ -74,9 +73,6 @@ class StepRLTrainer(RLTrainer):
             self.agent.train()
             keep = self.run.keep_model
             self.run.keep_model = KeepCustom(self.custom_agent, keep, self.model_dir, self.tell)
-
-    def _choose_update(self) -> tuple[EngineName, list[str]]:
-        return super()._choose_update() if self.custom_agent is None else ("eager", [])
 
     def _prepare_data(self, episodes: Episodes) -> None:
         config, agent = self.config, self.agent
@@ -116,8 +112,9 @@ class StepRLTrainer(RLTrainer):
             self._steps,
             collect=collect,
             train_step=train_step,
-            **self._reports(),
-            agent_info=self._record_agent_info,
+            reports=self._reports,
+            finish=self._finish,
+            agent_info=lambda run: self.agent.describe(),
             compute_cost=self._record_stage_times,
             num_due=self._num_due,
         )
@@ -138,11 +135,6 @@ class StepRLTrainer(RLTrainer):
     def _loop(self) -> str:
         """The name of the loop of updates in the plan."""
         return "step" if self.config.counted_in == "epochs" else "update"
-
-    def _record_agent_info(self, run: Run) -> Mapping[str, float]:
-        """Return diagnostics of the agent other than its metrics."""
-        described: dict[str, float] = self.agent.describe()
-        return described
 
     def _record_stage_times(self, run: Run) -> None:
         for name, value in self._stage_times.take().items():
@@ -206,15 +198,6 @@ class StepRLTrainer(RLTrainer):
             run.counters["opt_steps"] += 1
         else:
             run.leave(self._loop, "the agent skipped")
-
-    def train_step(self, batch: Any, batch_idx: int) -> None:
-        """Learn from one batch, and update the priorities of its transitions by their TD errors."""
-        opts = self.run.counters["opt_steps"]
-        errors = self.agent.learn(batch, opts, self.rate(opts))
-        if errors is not None:
-            # TD errors are returned only for batches of a prioritised buffer.
-            buffer: Any = self.replay_buffer
-            buffer.update_priorities(batch.indices, errors)
 
     @classmethod
     def build(

@@ -53,7 +53,7 @@ def agent_of(kind: str, device: str = "cpu") -> EngineCase:
 
     learners = [part for part in agent.learned().values() if isinstance(part, Learner)]
     inputs = agent.example_inputs()
-    return EngineCase(agent._update, inputs, state, agent.device, agent, learners)
+    return EngineCase(agent.update, inputs, state, agent.device, agent, learners)
 
 
 class Pairs:

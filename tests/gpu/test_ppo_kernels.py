@@ -18,7 +18,7 @@ from ludus.games.kernels.ppo import rounds
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.tuning import Tuning
 from ludus.games.kernels.triton_path import why_no_kernels
-from ludus.games.ppo.actor_critic import ActorCritic, Categorical
+from ludus.games.ppo.actor_critic import make_actor_critic
 from ludus.games.ppo.counter_random import keys_of
 from ludus.games.ppo.shuffle import constants, rows_in_order
 from ludus.games.rules.acrobot import Acrobot
@@ -27,6 +27,7 @@ from ludus.games.trainers import fused_ppo
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.losses.distributions import categorical_entropy, categorical_log_probs
 from ludus.losses.ppo import clipped_policy_loss, normalised, value_loss
+from ludus.nn.distributions import Categorical
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 from tests.games.ppo import plain
@@ -72,7 +73,7 @@ class Setup:
         self.game: ElementwiseGame = changed.get("game", CartPole(max_steps=12))
         self.numbers = PpoNumbers(**numbers)
         torch.manual_seed(1)
-        network = ActorCritic(
+        network = make_actor_critic(
             self.game.num_features, self.game.moves, changed.get("widths", [16, 32])
         )
         with torch.no_grad():
@@ -104,15 +105,16 @@ class Setup:
 
     def iterate_plainly(self) -> tuple[plain.Rollout, plain.Rows, Tensor]:
         numbers, net, iteration = self.numbers, self.learner.module, self.live.iteration
+        actions = Categorical(self.game.moves.count)
         found, self.live = plain.rollout(
-            self.game, net, Categorical(), self.live, self.keys, steps=numbers.rollout_steps
+            self.game, net, actions, self.live, self.keys, steps=numbers.rollout_steps
         )
         rows = plain.estimate(
             net, found, gamma=numbers.gamma, gae_lambda=numbers.gae_lambda,
             reward_scale=numbers.reward_scale,
         )  # fmt: skip
         metrics = plain.update(
-            self.learner, Categorical(), rows, self.keys, iteration, numbers,
+            self.learner, actions, rows, self.keys, iteration, numbers,
             learning_rate=torch.tensor(1e-3, device=HERE), clip=torch.tensor(0.2, device=HERE),
         )  # fmt: skip
         return found, rows, metrics

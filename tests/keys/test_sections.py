@@ -18,7 +18,7 @@ from ludus.core.run import Run
 from ludus.nn.flat import FlatParameters
 from ludus.nn.optimizer import AnyOptimizerSection, Optimizer
 from ludus.nn.schedules import Schedule, ScheduleSection
-from ludus.rl.network_config import make_body
+from ludus.rl.networks._body import make_body
 from ludus.session.logger import Logger
 from ludus.store.local import LocalStorage
 from tests.keys.table import changes

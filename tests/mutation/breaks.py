@@ -85,8 +85,8 @@ _LABELLING, _MODELS = "ludus/active/labelling", "ludus/active/models"
 _ADVANTAGE, _PPO = "ludus/losses/advantage.py", "ludus/losses/ppo.py"
 _DQN, _IQN, _SAC = (f"ludus/rl/agents/{name}.py" for name in ("dqn", "iqn", "sac"))
 _PPO_AGENT = "ludus/rl/agents/ppo.py"
-_BY_VALUES, _ESTIMATE = "ludus/rl/acting/by_values.py", "ludus/rl/rollouts/estimate.py"
-_JUDGED, _STEPS = "ludus/rl/evaluation/judge.py", "ludus/rl/sampling/step_processor.py"
+_BY_VALUES, _ESTIMATE = "ludus/rl/acting.py", "ludus/rl/rollouts/estimate.py"
+_JUDGED, _STEPS = "ludus/rl/evaluation/evaluations.py", "ludus/rl/sampling/step_processor.py"
 _REPLAY, _PER, _TREE = (f"ludus/data/replay/{n}.py" for n in ("ring", "prioritised", "sum_tree"))
 _DEVICE_RING = "ludus/data/replay/device_ring.py"
 _ROLLOUT, _BATCHES = "ludus/data/replay/rollout.py", "ludus/data/batches/memory.py"
@@ -131,14 +131,14 @@ _RL_AGENTS = [
     (_BY_VALUES, "rate = self.rate(num_env_steps)", "rate = self.rate(0)"),
     (_IQN, "choosing = self.learner if self.config.double else self.target",
      "choosing = self.target"),
-    (_IQN, "        self._scale_F = None\n        return None if batch.weights is None",
-     "        return None if batch.weights is None"),
+    (_IQN, "self._scale_F = None  # the update changes the embedding\n", "pass\n"),
     (_SAC, "if self.config.temperature.learned:", "if False:"),
-    (_SAC, "self._target_entropy = -float(self._width) if aimed is None else aimed",
-     "self._target_entropy = -float(self._width)"),
-    (_SAC, "self._draw(self.actor(next_obs), noise[0])", "self._draw(self.actor(obs), noise[0])"),
-    (_SAC, "self._draw(network(obs), noise[1])", "self._draw(network(obs), noise[0])"),
-    (_SAC, "np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)", "np.tanh(means)"),
+    (_SAC, "self._target_entropy = -float(width) if aimed is None else aimed",
+     "self._target_entropy = -float(width)"),
+    (_SAC, "draw(self.actor(next_obs), noise[0])", "draw(self.actor(obs), noise[0])"),
+    (_SAC, "draw(network(obs), noise[1])", "draw(network(obs), noise[0])"),
+    ("ludus/nn/distributions.py",
+     "np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)", "np.tanh(means)"),
     (_JUDGED, '"max",', '"min",'),
     # A step that a time limit cut is stored as an end, alone or at the end of n steps.
     (_STEPS, "discounts = np.where(env.terminated, np.float32(0), discounts)",
@@ -155,10 +155,10 @@ _RL_AGENTS = [
     ("ludus/core/intervals.py", "or (evaluate_every > 0 and is_last(run))", ""),
     ("ludus/session/saver.py", "elif self._has_models_to_write() and self._is_owned():",
      "elif self._has_models_to_write():"),
-    (_ESTIMATE, "rollout.terminated.to(self._device), ends_TN.to(self._device),",
-     "ends_TN.to(self._device), ends_TN.to(self._device),"),
-    (_ESTIMATE, "gamma=self._config.gamma, lam=self._config.gae_lambda",
-     "gamma=self._config.gamma, lam=1.0"),
+    (_ESTIMATE, "rollout.terminated.to(self.device), ends_TN.to(self.device),",
+     "ends_TN.to(self.device), ends_TN.to(self.device),"),
+    (_ESTIMATE, "gamma=self.config.gamma, lam=self.config.gae_lambda",
+     "gamma=self.config.gamma, lam=1.0"),
 ]  # fmt: skip
 
 _DATA = [
@@ -313,8 +313,8 @@ _GAMES = [
      'network = getattr(network, "module", network)'),
     (f"{_DEVICE_PPO}/past.py", "if rounds == 0 or (every and", "if (every and"),
     ("ludus/games/elementwise.py", ") and own_function(game) is None", ")"),
-    (f"{_DEVICE_PPO}/actor_critic.py", "type(network) is ActorCritic", "isinstance(network, ActorCritic)"),
-    (f"{_DEVICE_PPO}/actor_critic.py", "        and not any(getattr(network, name) for name in HOOKS)\n", ""),
+    ("ludus/nn/actor_critic.py", "type(network) is ActorCritic", "isinstance(network, ActorCritic)"),
+    ("ludus/nn/actor_critic.py", "        and not any(getattr(network, name) for name in HOOKS)\n", ""),
     ("ludus/games/trainers/fused_ppo.py", "            with self.learner.autocast():",
      "            if True:"),
     ("ludus/games/trainers/fused_ppo.py", "min(size - first % size, ", "min(size, "),

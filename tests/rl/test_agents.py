@@ -11,10 +11,10 @@ import torch
 
 import ludus
 from ludus.core.errors import LudusError
+from ludus.nn.distributions import draw_categorical, masked
 from ludus.nn.export.numpy_policy import NumpyPolicy
-from ludus.rl.acting.net import draw_categorical, masked
 from ludus.rl.agent import Agent
-from ludus.rl.export.write import export_policy
+from ludus.rl.export import export_policy
 from tests.rl.known_problems import (
     GAMMA,
     PAIRS_C,
@@ -260,7 +260,7 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
     config = small(kind, engine="eager", **changes)
     trainer: Any = ludus.build_trainer(config if env is None else config.replace(env=env))
     trainer.prepare(max_steps=None)
-    found, update = [], type(trainer.agent)._update
+    found, update = [], type(trainer.agent).update
 
     def shapes(inputs: Any) -> list[Any]:
         return [None if x is None else (tuple(x.shape), x.dtype) for x in inputs]
@@ -269,7 +269,7 @@ def test_the_update_is_tried_with_inputs_of_the_shapes_that_it_learns_from(
         found.append(shapes(inputs))
         return update(agent, *inputs)
 
-    monkeypatch.setattr(type(trainer.agent), "_update", look)
+    monkeypatch.setattr(type(trainer.agent), "update", look)
     trainer.fit(root=str(tmp_path), name="run")
     assert found
     assert shapes(trainer.agent.example_inputs()) in found

@@ -19,8 +19,7 @@ from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
-from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask
-from ludus.rl.evaluation.job import rebuild_agent
+from ludus.rl.evaluation.evaluator import EpisodeEvaluator, EvaluationTask, rebuild_agent
 from ludus.seeds import GlobalRandom
 from ludus.store.checkpoint import digest_of
 from tests.clocks import pass_once

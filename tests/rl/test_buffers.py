@@ -113,7 +113,7 @@ def test_the_kept_best_comes_to_the_same_score_again(tmp_path: Path, kind: str, 
     weights, _ = read_model(LocalStorage(tmp_path / "run"), best["model"])
     again: Any = prepared(odd(kind, part, **{"optimizer.learning_rate": 0.5}))
     for _ in range(3):
-        again.agent.update(*batch_for(again.agent))
+        again.agent.execute(*batch_for(again.agent))
     again.agent.load_weights(weights)
     assert again.evaluations.own.evaluate(again.agent)[0] == best["score"]
 
@@ -132,11 +132,11 @@ def test_an_evaluation_leaves_no_trace_in_the_network(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_that_is_not_finite_moves_no_buffer(kind: str, known: bool) -> None:
     agent = prepared(odd(kind, "batch_norm", known=known)).agent
-    agent.update(*batch_for(agent))
+    agent.execute(*batch_for(agent))
     before = {name: digest_of(dict(part.state_dict())) for name, part in agent.learned().items()}
     rows, *others = batch_for(agent)
     rows[:, : agent.spec.obs_shape[0]] = torch.nan
-    agent.update(rows, *others)
+    agent.execute(rows, *others)
     for name in ("q", "critics", "actor", "network"):
         if name in before:
             assert digest_of(dict(agent.learned()[name].state_dict())) == before[name]
@@ -148,7 +148,7 @@ def test_a_state_with_nothing_but_trained_weights_is_refused(part: str, lost: st
     agent, other = (prepared(odd("dqn", part)).agent for _ in range(2))
     if part == "frozen" and lost == "target":
         pytest.skip("a target has no frozen weights of its own")
-    agent.update(*batch_for(agent))
+    agent.execute(*batch_for(agent))
     state = agent.state_dict()
     before = digest_of(other.state_dict())
     held = state["networks"][lost]
@@ -195,7 +195,7 @@ def test_a_run_from_before_buffers_were_saved_goes_on_and_says_what_it_lacks(
 
 def agent_of(kind: str) -> Any:
     agent = prepared(odd(kind, "extra")).agent
-    agent.update(*batch_for(agent))
+    agent.execute(*batch_for(agent))
     return agent
 
 

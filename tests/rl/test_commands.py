@@ -152,14 +152,15 @@ def test_eval_takes_the_best_the_last_or_any_kept_model(
     assert kept["metrics"] == told("--model", "11")["metrics"]
     last = told("--model", "last")
     weights = dict(trainer.agent.weights())
-    assert last["metrics"] == trainer.evaluate_weights(weights, episodes=5)
+    (able,) = trainer.abilities()
+    assert last["metrics"] == able.evaluate_weights(weights, episodes=5)
     assert last["metrics"] != kept["metrics"]
     other, _ = read_model(LocalStorage(Path(run)), "models/11")
-    assert kept["metrics"] == trainer.evaluate_weights(other, episodes=5)
+    assert kept["metrics"] == able.evaluate_weights(other, episodes=5)
     moved = copy.deepcopy(trainer.agent.state_dict())
     for tensor in moved["networks"]["actor"]["weights"].values():
         tensor.add_(1)
-    assert not same(trainer.weights_of({"agent": moved}), weights)
+    assert not same(able.weights_of({"agent": moved}), weights)
     assert same(trainer.agent.weights(), weights), "the agent has its own weights again"
     refused = call("eval", run, "--model", "models/23").refusal()
     assert "no model is kept there; give best, last, or the directory" in refused

@@ -58,16 +58,16 @@ class Poison:
 
     def __init__(self, trainer: Any, bad: float, at: int) -> None:
         self._agent, self._bad, self._at = trainer.agent, bad, at
-        self._learn = trainer.agent.learn
-        trainer.agent.learn = self.learn
+        self._step = trainer.agent.step
+        trainer.agent.step = self.step
         self.has_moved: list[bool] = []
 
-    def learn(self, batch: Any, num_opts: int, learning_rate: float) -> Any:
+    def step(self, batch: Any, num_opts: int, learning_rate: float) -> Any:
         if num_opts == self._at:
             batch = batch._replace(rows=batch.rows.clone())
             batch.rows[2, 0] = self._bad
         before = [tensor.clone() for tensor in self._weights()]
-        errors = self._learn(batch, num_opts, learning_rate)
+        errors = self._step(batch, num_opts, learning_rate)
         pairs = zip(before, self._weights(), strict=True)
         self.has_moved.append(any(not a.equal(b) for a, b in pairs))
         return errors
@@ -180,7 +180,7 @@ def test_a_learning_rate_that_rises_beyond_all_bounds_takes_no_weight_with_it(ki
     agent = trainer.agent
     *inputs, numbers = agent.example_inputs()
     for _ in range(30):
-        agent.update(*inputs, torch.full_like(numbers, 1e3))
+        agent.execute(*inputs, torch.full_like(numbers, 1e3))
     for name, part in agent.learned().items():
         # Where the gradient overflows first, weights stay finite without it.
         assert name == "target" or part.gradient_step.is_steep, name

@@ -33,13 +33,13 @@ class Numbers:
         self.given: list[tuple[float, ...]] = []
 
     def before_train(self) -> None:
-        learn = self.trainer.agent._learn
+        numbers = self.trainer.agent.numbers
 
-        def noted(*inputs: Any, numbers: tuple[float, ...]) -> Any:
-            self.given.append(numbers)
-            return learn(*inputs, numbers=numbers)
+        def noted(*given: float) -> Any:
+            self.given.append(given)
+            return numbers(*given)
 
-        self.trainer.agent._learn = noted
+        self.trainer.agent.numbers = noted
 
 
 def numbers_of(config: Any, root: Path) -> np.ndarray:
@@ -108,7 +108,7 @@ def test_exploration_falls_along_its_schedule(kind: str) -> None:
 def updated(trainer: Any, batch: Any, opts: int = 0) -> dict[str, float]:
     """Return the metrics of one update."""
     trainer.agent.take_metrics()
-    trainer.agent.learn(batch, opts, 1e-3)
+    trainer.agent.step(batch, opts, 1e-3)
     found: dict[str, float] = trainer.agent.take_metrics()
     return found
 
@@ -131,7 +131,7 @@ def test_the_loss_of_ppo_is_what_its_keys_say(changes: dict[str, Any]) -> None:
     trainer._collect(trainer.run)
     for _ in range(5):
         # So that ratios and values are no longer those of the rollout.
-        agent.learn(trainer.replay_buffer.sample(), 0, 0.02)
+        agent.step(trainer.replay_buffer.sample(), 0, 0.02)
     batch = trainer.replay_buffer.sample()
     obs, actions = batch.rows[:, :4], batch.rows[:, 4]
     old_logs, advantages, returns, old_values = batch.rows[:, 5:9].T
@@ -215,7 +215,7 @@ def test_a_target_moves_its_share_of_the_way_when_it_is_due(kind: str, share: fl
         trainer.sampler.sample_and_push(agent, trainer.replay_buffer)
     for opts in range(6):
         before = agent.target.vectors[0].clone()
-        agent.learn(trainer.replay_buffer.sample(8), opts, 0.01)
+        agent.step(trainer.replay_buffer.sample(8), opts, 0.01)
         own = learner.flat.vectors[0]
         assert not own.equal(before)
         is_due = opts in (2, 5)
@@ -268,7 +268,7 @@ def test_the_temperature_moves_until_the_entropy_is_as_aimed(
     for _ in range(15):
         trainer.sampler.sample_and_push(agent, trainer.replay_buffer)
     for opts in range(20):
-        agent.learn(trainer.replay_buffer.sample(8), opts, 0.01)
+        agent.step(trainer.replay_buffer.sample(8), opts, 0.01)
     moved = agent.temperature().item() - np.log(0.2)
     # Adam's steps are as long as the learning rate, whatever the gradient.
     assert moved == pytest.approx(direction * 20 * 0.01, rel=0.05, abs=1e-7)
@@ -287,11 +287,14 @@ def test_sac_draws_what_it_values_next_and_what_its_actor_does_now_from_noise_of
     for _ in range(15):
         trainer.sampler.sample_and_push(agent, buffer)
     batch = buffer.sample(8)
-    agent.learn(batch, 0, 0.0)
+    agent.step(batch, 0, 0.0)
     found = agent.take_metrics()
     next_noise, noise = agent._noise.clone()
     # Eight rows of noise for the next actions, and eight others for those of now.
-    assert len({*next_noise.flatten().tolist(), *noise.flatten().tolist()}) == 16 * agent._width
+    assert (
+        len({*next_noise.flatten().tolist(), *noise.flatten().tolist()})
+        == 16 * agent.distribution.width
+    )
     rows = agent.layout.split(batch.rows)
     with torch.no_grad():
         means, log_stds = agent.actor(rows.obs).chunk(2, 1)
@@ -304,7 +307,7 @@ def test_sac_draws_what_it_values_next_and_what_its_actor_does_now_from_noise_of
     assert found["train/entropy"] == pytest.approx(entropy.item(), rel=1e-4)
     expected = (alpha * log_probs.sum(1) - q).mean().item()
     assert found["train/actor_loss"] == pytest.approx(expected, rel=1e-4)
-    agent.learn(buffer.sample(8), 1, 0.0)
+    agent.step(buffer.sample(8), 1, 0.0)
     assert not agent._noise[1].equal(noise)
     trainer.close()
 
@@ -351,10 +354,10 @@ def test_a_recorded_update_with_weight_decay_is_the_plain_one(tmp_path: Path) ->
     for is_recorded in (True, False):
         trainer = prepared("ppo", **DECAY, **{"env.id": "Pendulum-v1"})
         if not is_recorded:
-            trainer.agent.update = trainer.agent._update
+            trainer.agent.execute = trainer.agent.update
         trainer._collect(trainer.run)
         for _ in range(6):
-            trainer.agent.learn(trainer.replay_buffer.sample(), 0, 0.01)
+            trainer.agent.step(trainer.replay_buffer.sample(), 0, 0.01)
         ends.append(trainer.agent.weights())
         trainer.close()
     assert all(tensor.equal(ends[1][name]) for name, tensor in ends[0].items())

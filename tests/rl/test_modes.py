@@ -46,7 +46,7 @@ def test_running_statistics_move_once_for_each_gradient_step_of_their_network(
 ) -> None:
     agent = prepared(odd(kind, "batch_norm", known=known)).agent
     for _ in range(3):
-        agent.update(*batch_for(agent))
+        agent.execute(*batch_for(agent))
     assert isinstance(engine_of(agent), Taped) is known
     for name, part in agent.learned().items():
         counts = [t for n, t in part.state_dict().get("weights", {}).items() if "num_batches" in n]
@@ -59,7 +59,7 @@ def test_a_target_answers_in_eval_mode_with_buffers_of_its_own_until_it_follows(
     agent = prepared(odd(kind, "all")).agent
     first = {n: t.clone() for n, t in agent.target.state_dict().items()}
     for _ in range(3):
-        agent.update(*batch_for(agent))
+        agent.execute(*batch_for(agent))
     found = agent.target.state_dict()
     torch.testing.assert_close(found, first, rtol=0, atol=0)
     agent.target.follow(0.5)
@@ -84,7 +84,7 @@ def test_the_ratio_of_ppo_begins_at_one(part: str) -> None:
         rollout.shuffle()
         divergences = []
         while rollout.has_next:
-            agent.learn(rollout.next(8), 0, 0.01)
+            agent.step(rollout.next(8), 0, 0.01)
             divergences.append(agent.take_metrics()["train/approx_kl"])
         assert abs(divergences[0]) < 1e-7
         assert abs(divergences[-1]) > 1e-7

@@ -14,11 +14,12 @@ from torch import nn
 
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
+from ludus.nn.actor_critic import head
 from ludus.nn.export.numpy_net import NumpyMlp, numpy_steps
 from ludus.nn.flat import FlatParameters
-from ludus.rl import network_config
-from ludus.rl.acting.net import acting_net
-from ludus.rl.network_config import NetworkSection, head, make_body
+from ludus.rl.acting import acting_net
+from ludus.rl.networks import _body
+from ludus.rl.networks._body import NetworkSection, make_body
 from ludus.rl.networks.cnn import CnnBody
 
 MLP = {"kind": "mlp", "widths": [16, 8], "activation": "tanh", "layer_norm": False, "init": "torch"}
@@ -228,7 +229,7 @@ class Body(nn.Module):
 def test_a_body_of_ones_own_that_does_not_fit_is_told_in_one_sentence(
     amiss: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(network_config, "find", lambda *names: lambda section, shape: Body(amiss))
+    monkeypatch.setattr(_body, "find", lambda *names: lambda section, shape: Body(amiss))
     section: Any = SimpleNamespace(kind="mine")
     with pytest.raises(ConfigError, match=rf"^the network 'mine' \(Body\) {told}"):
-        network_config.make_body(section, (3,))
+        _body.make_body(section, (3,))

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.rl import rl_trainer
+from ludus.rl import trainer as rl_trainer
 from ludus.rl.sampling import sampler
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model

@@ -15,8 +15,8 @@ from ludus.config.base import from_data
 from ludus.config.registry import find
 from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
-from ludus.rl.plans import without_learn
-from ludus.rl.rl_trainer import RLTrainer
+from ludus.rl.plan import without_learn
+from ludus.rl.trainer import RLTrainer
 from ludus.testing.differences import ending_of
 from tests.rl.small import small
 

@@ -127,7 +127,7 @@ def collect(
             sides[role].close(obs_BO)
             sides[role].begin(obs_BO, actions, over_B)
             play = game.play if over_B is None else game.step
-            state, rewards_BR = play(state, name, distribution.to_game(actions))
+            state, rewards_BR = play(state, name, distribution.to_env(actions))
             live.note(rewards_BR, over_B)
             done_B = game.done(state)
             truncated_B = _cut_off(game, state, done_B)

@@ -40,10 +40,10 @@ class PolicyPlayer:
         outputs_BA, log_std = self._outputs(obs_BO)
         distribution = self._distribution
         if self._is_greedy:
-            return distribution.to_game(distribution.best(outputs_BA))
+            return distribution.to_env(distribution.best(outputs_BA))
         shape = len(obs_BO), distribution.num_draws
         drawn_BK = torch.rand(shape, generator=generator, device=obs_BO.device)
-        return distribution.to_game(distribution.draw(outputs_BA, log_std, drawn_BK))
+        return distribution.to_env(distribution.draw(outputs_BA, log_std, drawn_BK))
 
 
 class Evaluation:

@@ -21,7 +21,11 @@ from ludus.games.kinds import make_game
 from ludus.games.matches import told
 from ludus.games.networks import check_network
 from ludus.games.player import Player
-from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy, distribution_of
+from ludus.games.ppo.actor_critic import (
+    acts_by_its_policy,
+    distribution_of,
+    make_actor_critic,
+)
 from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
@@ -122,7 +126,8 @@ class PPOTrainer(Trainer):
         if self.model is not None:
             return check_network(self.model, game).to(self.device)
         with forked(derive(config.seed, "network")):
-            network = ActorCritic(game.observation_size(role), game.actions(role), config.widths)
+            inputs, actions = game.observation_size(role), game.actions(role)
+            network = make_actor_critic(inputs, actions, config.widths)
         return network.to(self.device)
 
     def _choose_engine(self) -> None:

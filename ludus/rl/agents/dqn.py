@@ -6,10 +6,8 @@ Shapes: N envs, B batch, A actions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.config.base import PositiveFloat
@@ -18,16 +16,14 @@ from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import EnvSpec
 from ludus.losses.dqn import dueling_q, td_errors, td_loss, td_targets
+from ludus.nn.actor_critic import head
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting.action_spaces import discrete_actions
-from ludus.rl.acting.by_values import ValueActing, ValueConfig
-from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.acting import ExportedPolicy, ValueActing, acting_net, discrete_actions
 from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
-from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, head, make_body
-from ludus.rl.off_policy import OffPolicyConfig, example_batch, follow_if_due
+from ludus.rl.networks._body import features_of, make_body
+from ludus.rl.off_policy import OffPolicyConfig, ValueConfig, example_batch
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
 
@@ -73,14 +69,8 @@ class Dqn(Agent):
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape, spec.obs_dtype)
             network = QNetwork(body, actions.n, dueling=config.dueling)
-            self.learner = Learner(
-                network.to(device),
-                config.optimizer,
-                max_grad_norm=config.max_grad_norm,
-                precision=config.precision,
-                highest_rate=config.highest_rate,
-            )
-        self.target = Target(self.learner)
+            self.learner = self.make_learner(network)
+        self.target = self.make_target(self.learner, config.target)
         self._network = network
         # The state value is the same for all actions, so it changes neither the argmax nor the softmax.
         layers = [network.body, network.advantage]
@@ -90,20 +80,6 @@ class Dqn(Agent):
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the network and its target."""
         return {"q": self.learner, "target": self.target}
-
-    def policy_networks(self) -> tuple[str, ...]:
-        """Return the network that acts."""
-        return ("q",)
-
-    def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return an action for each env, with exploration while training."""
-        if not self.is_training:
-            return self.acting.greedy(obs_ND, masks)
-        return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
-
-    def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
-        """Return the greedy action for each env."""
-        return self.to_env(self.acting.greedy(obs_ND, masks))
 
     def to_env(self, actions: Action) -> Action:
         """Return the actions in the env's numbering."""
@@ -126,16 +102,11 @@ class Dqn(Agent):
         rows, images, weights = example_batch(self.config, self.layout, self.device)
         return rows, images, weights, rows.new_zeros(1)
 
-    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return the TD errors if replay is prioritised, else None.
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return rows, images and importance weights."""
+        return batch.rows, batch.images, batch.weights
 
-        The next call overwrites the returned array.
-        """
-        errors = self._learn(batch.rows, batch.images, batch.weights, numbers=(learning_rate,))
-        follow_if_due(self.target, self.config.target, num_opts)
-        return None if batch.weights is None else errors.detach().cpu().numpy()
-
-    def _update(
+    def update(
         self, rows: Tensor, images: Tensor | None, weights: Tensor | None, numbers: Tensor
     ) -> Tensor:
         batch = self.layout.split(rows, images)

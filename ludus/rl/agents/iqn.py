@@ -20,17 +20,15 @@ from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import EnvSpec
 from ludus.losses.iqn import quantile_huber_loss
+from ludus.nn.actor_critic import head
 from ludus.nn.export.numpy_net import Linear
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting.action_spaces import discrete_actions
-from ludus.rl.acting.by_values import ValueActing, ValueConfig
-from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.acting import ExportedPolicy, ValueActing, acting_net, discrete_actions
 from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
-from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, head, make_body
-from ludus.rl.off_policy import OffPolicyConfig, example_batch, follow_if_due
+from ludus.rl.networks._body import features_of, make_body
+from ludus.rl.off_policy import OffPolicyConfig, ValueConfig, example_batch
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
 
@@ -98,14 +96,8 @@ class Iqn(Agent):
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape, spec.obs_dtype)
             network = QuantileNetwork(body, actions.n, config.cosines)
-            self.learner = Learner(
-                network.to(device),
-                config.optimizer,
-                max_grad_norm=config.max_grad_norm,
-                precision=config.precision,
-                highest_rate=config.highest_rate,
-            )
-        self.target = Target(self.learner)
+            self.learner = self.make_learner(network)
+        self.target = self.make_target(self.learner, config.target)
         self._network = network
         self._features = acting_net([network.body], self.normaliser, device, spec.obs_shape)
         self.acting = ValueActing(config, actions, self.values)
@@ -119,20 +111,6 @@ class Iqn(Agent):
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the network and its target."""
         return {"q": self.learner, "target": self.target}
-
-    def policy_networks(self) -> tuple[str, ...]:
-        """Return the network that acts."""
-        return ("q",)
-
-    def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
-        """Return an action for each env, with exploration while training."""
-        if not self.is_training:
-            return self.acting.greedy(obs_ND, masks)
-        return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
-
-    def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
-        """Return the greedy action for each env."""
-        return self.to_env(self.acting.greedy(obs_ND, masks))
 
     def to_env(self, actions: Action) -> Action:
         """Return the actions in the env's numbering."""
@@ -175,19 +153,15 @@ class Iqn(Agent):
         drawn = torch.zeros_like(self._drawn, device=self.device)
         return *batch, drawn, drawn.new_zeros(1)
 
-    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch at newly sampled quantiles; the next call overwrites the returned array."""
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return rows, images, importance weights and newly sampled fractions."""
         if self._drawn.shape[0] != len(batch.rows):
             self._drawn = torch.empty(len(batch.rows), self._drawn.shape[1])
         self.generator.random(out=self._drawn.numpy(), dtype=np.float32)
-        errors = self._learn(
-            batch.rows, batch.images, batch.weights, self._drawn, numbers=(learning_rate,)
-        )
-        follow_if_due(self.target, self.config.target, num_opts)
-        self._scale_F = None
-        return None if batch.weights is None else errors.detach().cpu().numpy()
+        self._scale_F = None  # the update changes the embedding
+        return batch.rows, batch.images, batch.weights, self._drawn
 
-    def _update(
+    def update(
         self,
         rows: Tensor,
         images: Tensor | None,

@@ -11,34 +11,51 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from ludus.config.base import NonNegativeFloat, PositiveFloat
+from ludus.config.base import NonNegativeFloat, PositiveFloat, StrictConfig
 from ludus.config.registry import register_trainer
 from ludus.core import states
 from ludus.data.replay.rollout import Minibatch, RolloutBuffer
 from ludus.data.replay.row_layout import RowLayout
-from ludus.envs.spaces import BoxActions, EnvSpec
+from ludus.envs.spaces import (
+    Actions,
+    BoxActions,
+    DiscreteActions,
+    EnvSpec,
+    MultiDiscreteActions,
+)
+from ludus.losses.distributions import masked_logits
 from ludus.losses.ppo import normalised, ppo_objective
+from ludus.nn.actor_critic import ActorCritic, Outputs, head
+from ludus.nn.distributions import (
+    ActionDistribution,
+    Categorical,
+    Gaussian,
+    Masks,
+    MultiCategorical,
+)
 from ludus.nn.learner import Learner
-from ludus.nn.schedules import Schedule, too_long
+from ludus.nn.schedules import Schedule, ScheduleSection, too_long
 from ludus.nn.target import Target
-from ludus.rl.acting.distributions import ActionDistribution, distribution_of
-from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.acting import ExportedPolicy, acting_net
 from ludus.rl.agent import Action, Agent
-from ludus.rl.config import RLConfig, Scheduled
-from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, head, make_body
-from ludus.rl.on_policy import OnPolicyConfig
+from ludus.rl.config import OnPolicyConfig, RLConfig
+from ludus.rl.networks._body import features_of, make_body
 from ludus.rl.rollout_trainer import RolloutTrainer
-from ludus.rl.rollouts.estimate import RolloutEstimator
+from ludus.rl.rollouts.estimate import RolloutEstimator, RolloutRows
 from ludus.rl.rollouts.kl_watch import KlConfig, KlWatch
-from ludus.rl.rollouts.rows import RolloutRows
 from ludus.rl.sampling.normalise import Moments
 from ludus.seeds import derive, forked
 
-Outputs = tuple[Tensor, Tensor, Tensor | None]
-"""The policy's outputs (B, A), the values (B,), and log_std for continuous actions, else None."""
+
+class Scheduled(StrictConfig):
+    """A number with a schedule."""
+
+    initial: NonNegativeFloat
+    """Its value at the beginning."""
+    schedule: ScheduleSection
+    """How it changes with the steps."""
 
 
 class PpoConfig(OnPolicyConfig, RLConfig):
@@ -82,28 +99,13 @@ class PpoConfig(OnPolicyConfig, RLConfig):
             yield from too_long(schedule, "clip.schedule", steps, "optimisation steps")
 
 
-class ActorCritic(nn.Module):
-    """The actor and the critic: policy outputs and the value of an observation."""
-
-    def __init__(self, config: PpoConfig, spec: EnvSpec, distribution: ActionDistribution) -> None:
-        super().__init__()
-        obs_shape, obs_dtype = spec.obs_shape, spec.obs_dtype
-        self.body = make_body(config.network, obs_shape, obs_dtype)
-        self.value_body = (
-            None if config.shared_body else make_body(config.network, obs_shape, obs_dtype)
-        )
-        features = features_of(self.body)
-        self.policy = head(features, distribution.num_outputs, gain=0.01)
-        self.value = head(features, 1, gain=1.0)
-        # One log_std per action component, independent of the observation.
-        count = distribution.num_deviations
-        self.log_std = nn.Parameter(torch.zeros(count)) if count else None
-
-    def forward(self, obs: Tensor) -> Outputs:
-        """Return policy outputs (B, A), values (B,) and, for continuous actions, log_std."""
-        features = self.body(obs)
-        own = features if self.value_body is None else self.value_body(obs)
-        return self.policy(features), self.value(own).squeeze(1), self.log_std
+def distribution_of(actions: Actions) -> ActionDistribution:
+    """Return the distribution over an env's actions."""
+    if isinstance(actions, DiscreteActions):
+        return Categorical(actions.n, actions.start)
+    if isinstance(actions, MultiDiscreteActions):
+        return MultiCategorical(actions.nvec, actions.starts)
+    return Gaussian(actions.low, actions.high)
 
 
 class Ppo(Agent):
@@ -123,44 +125,43 @@ class Ppo(Agent):
         self.watch = KlWatch(
             config.kl, minibatches=config.num_minibatches, target_kl=config.target_kl, device=device
         )
-        self.distribution = distribution_of(spec)
+        self.distribution = distribution_of(spec.action)
         with forked(derive(config.seed, "model")):
-            network = ActorCritic(config, spec, self.distribution)
-        self.learner = Learner(
-            network.to(device),
-            config.optimizer,
-            max_grad_norm=config.max_grad_norm,
-            precision=config.precision,
-            highest_rate=config.highest_rate,
-            # Weight decay would pull the standard deviation towards 1, which does not regularise.
-            undecayed=("log_std",),
-        )
-        self._network = network
+            bodies = [
+                make_body(config.network, spec.obs_shape, spec.obs_dtype)
+                for _ in range(1 if config.shared_body else 2)
+            ]
+            width = features_of(bodies[0])
+            network = ActorCritic(
+                head(width, self.distribution.num_outputs, gain=0.01),
+                head(width, 1, gain=1.0),
+                num_deviations=self.distribution.num_deviations,
+                body=bodies[0],
+                value_body=None if config.shared_body else bodies[1],
+            )
+        # Weight decay would pull the standard deviation towards 1, which does not regularise.
+        self.learner = self.make_learner(network, undecayed=("log_std",))
+        self._network, self._body = network, bodies[0]
         self.clip: Schedule | None = None
         if config.clip is not None:
             self.clip = Schedule(
                 config.clip.schedule, initial=config.clip.initial, run_steps=config.run_opts
             )
         # Both take observations that are already normalised.
-        self._outputs = acting_net([network.body, network.policy], None, device, spec.obs_shape)
-        body = network.body if network.value_body is None else network.value_body
-        values = acting_net([body, network.value], None, device, spec.obs_shape)
+        self._outputs = acting_net([bodies[0], network.policy], None, device, spec.obs_shape)
+        values = acting_net([bodies[-1], network.value], None, device, spec.obs_shape)
         mask_width = spec.action.mask_width if spec.has_masks else 0
         is_normalised = config.normalise is not None and config.normalise.observations
         self.rows = RolloutRows(spec, self.distribution.width, is_normalised=is_normalised)
         self.estimator = RolloutEstimator(
-            config, self.learner, self.distribution, self.rows, log_std=network.log_std,
-            outputs=self._outputs, values=values, device=device,
+            config, self.learner, self.distribution, self.rows, network.log_std, self._outputs,
+            values, device,
         )  # fmt: skip
         self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self.distribution.width, mask_width)
 
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the one network."""
         return {"network": self.learner}
-
-    def policy_networks(self) -> tuple[str, ...]:
-        """Return the network that acts."""
-        return ("network",)
 
     @property
     def _log_std(self) -> NDArray[Any] | None:
@@ -175,7 +176,7 @@ class Ppo(Agent):
         """Return a sampled action for each env."""
         if not self.is_training:
             return self.distribution.best(self._acting(obs_ND), masks)
-        return self.distribution.draw(self._acting(obs_ND), self._log_std, masks, self.generator)
+        return self.distribution.sample(self._acting(obs_ND), self._log_std, masks, self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the mode of the policy for each env."""
@@ -195,10 +196,10 @@ class Ppo(Agent):
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, or of the logits."""
-        network = self._network
+        policy = self._network.policy
         if isinstance(self.spec.action, BoxActions):
-            return ExportedPolicy("gaussian", network.body, {"mean": network.policy})
-        return ExportedPolicy("categorical", network.body, {"logits": network.policy})
+            return ExportedPolicy("gaussian", self._body, {"mean": policy})
+        return ExportedPolicy("categorical", self._body, {"logits": policy})
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return zeros in the shapes of rows, images and numbers."""
@@ -208,13 +209,14 @@ class Ppo(Agent):
             images = rows.new_zeros(len(rows), *self.spec.obs_shape, dtype=torch.uint8)
         return rows, images, rows.new_zeros(2)
 
-    def learn(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
+    def step(self, batch: Minibatch, num_opts: int, learning_rate: float) -> None:
         """Update policy and value on a minibatch of estimated rows."""
-        images = batch.images if self.rows.has_images else None
+        self.num_counted += 1
+        inputs = self.on_device(batch.rows, batch.images if self.rows.has_images else None)
         clip_or_beta = self.watch.beta if self.clip is None else self.clip(num_opts)
-        self.watch.note(self._learn(batch.rows, images, numbers=(learning_rate, clip_or_beta)))
+        self.watch.note(self.execute(*inputs, self.numbers(learning_rate, clip_or_beta)))
 
-    def _update(self, rows: Tensor, images: Tensor | None, numbers: Tensor) -> Tensor:
+    def update(self, rows: Tensor, images: Tensor | None, numbers: Tensor) -> Tensor:
         config = self.config
         obs, actions, old_log_probs, advantages, returns, old_values, masks = self.rows.split(
             rows, images
@@ -224,9 +226,9 @@ class Ppo(Agent):
 
         def loss_fn(network: Callable[..., Outputs]) -> tuple[Tensor, tuple[Tensor, ...]]:
             outputs, values, log_std = network(obs)
-            outputs = outputs.float()
-            log_probs = self.distribution.log_probs(outputs, log_std, actions, masks)
-            entropies = self.distribution.entropies(outputs, log_std, masks)
+            outputs = masked_logits(outputs.float(), masks)
+            log_probs = self.distribution.log_probs(outputs, log_std, actions)
+            entropies = self.distribution.entropies(outputs, log_std)
             loss, (policy_loss, value_error, *others) = ppo_objective(
                 log_probs, entropies, values.float(),
                 old_log_probs_B=old_log_probs, advantages_B=advantages, returns_B=returns,

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ludus.config.base import PositiveFloat, StrictConfig
@@ -24,24 +22,20 @@ from ludus.losses.sac import (
     actor_loss,
     critic_loss,
     critic_targets,
-    squashed_sample,
     temperature_loss,
 )
+from ludus.nn.actor_critic import head
+from ludus.nn.distributions import Masks, SquashedGaussian
 from ludus.nn.export.numpy_net import Linear
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
-from ludus.rl.acting.action_spaces import box_actions
-from ludus.rl.acting.net import Masks, acting_net
+from ludus.rl.acting import ExportedPolicy, acting_net, box_actions
 from ludus.rl.agent import Action, Agent
 from ludus.rl.config import RLConfig
-from ludus.rl.export.policy import ExportedPolicy
-from ludus.rl.network_config import features_of, head, make_body
-from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch, follow_if_due
+from ludus.rl.networks._body import features_of, make_body
+from ludus.rl.off_policy import OffPolicyConfig, TargetConfig, example_batch
 from ludus.rl.step_trainer import StepRLTrainer
 from ludus.seeds import derive, forked
-
-# log_std is clamped to this range.
-_LOG_STD = (-20.0, 2.0)
 
 
 class TemperatureConfig(StrictConfig):
@@ -75,10 +69,10 @@ class SacConfig(OffPolicyConfig, RLConfig):
 class Actor(nn.Module):
     """A body with heads for the mean and log_std of each action component."""
 
-    def __init__(self, body: nn.Module, width: int) -> None:
+    def __init__(self, body: nn.Module, num_outputs: int) -> None:
         super().__init__()
         self.body = body
-        self.out = head(features_of(body), 2 * width, gain=None)
+        self.out = head(features_of(body), num_outputs, gain=None)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Return means and log_std, concatenated, (B, 2 K)."""
@@ -129,22 +123,16 @@ class Sac(Agent):
             raise ConfigError(
                 f"'sac' works on rows of numbers, but {spec.name} shows images; use ppo for those"
             )
-        self._width = len(bounds.low)
-        self._low, self._high = bounds.low, bounds.high
-        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, self._width)
+        self.distribution = SquashedGaussian(bounds.low, bounds.high)
+        width = self.distribution.width
+        self.layout = RowLayout(spec.obs_shape, spec.obs_dtype, width)
         aimed = config.temperature.target_entropy
-        self._target_entropy = -float(self._width) if aimed is None else aimed
-        limits: dict[str, Any] = {
-            "max_grad_norm": config.max_grad_norm,
-            "precision": config.precision,
-            "highest_rate": config.highest_rate,
-        }
+        self._target_entropy = -float(width) if aimed is None else aimed
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape)
-            actor = Actor(body, self._width)
-            critics = Critics(config.network, math.prod(spec.obs_shape) + self._width)
-        self.actor = Learner(actor.to(device), config.optimizer, **limits)
-        self.critics = Learner(critics.to(device), config.optimizer, **limits)
+            actor = Actor(body, self.distribution.num_outputs)
+            critics = Critics(config.network, math.prod(spec.obs_shape) + width)
+        self.actor, self.critics = self.make_learner(actor), self.make_learner(critics)
         temperature = Temperature(config.temperature.initial).to(device)
         # Weight decay would pull the temperature towards 1.
         self.temperature = Learner(
@@ -154,10 +142,10 @@ class Sac(Agent):
             highest_rate=config.highest_rate,
             undecayed=("log",),
         )
-        self.target = Target(self.critics)
+        self.target = self.make_target(self.critics, config.target)
         self._network = actor
         self._acting = acting_net([actor.body, actor.out], self.normaliser, device, spec.obs_shape)
-        self._noise = torch.empty(2, config.batch_size, self._width)
+        self._noise = torch.empty(2, config.batch_size, width)
 
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the networks, the temperature and the target critics."""
@@ -168,38 +156,28 @@ class Sac(Agent):
             "target": self.target,
         }
 
-    def policy_networks(self) -> tuple[str, ...]:
-        """Return the network that acts."""
-        return ("actor",)
-
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return a sampled action in [-1, 1]; uniform before learning starts."""
-        shape = (len(obs_ND), self._width)
         if not self.is_training:
-            middle: Action = np.tanh(self._acting(obs_ND)[:, : self._width])
-            return middle
+            return self.distribution.best(self._acting(obs_ND))
         if num_env_steps < self.config.learning_starts:
+            shape = (len(obs_ND), self.distribution.width)
             return self.generator.uniform(-1.0, 1.0, shape).astype(np.float32)
-        found = self._acting(obs_ND)
-        means, log_stds = found[:, : self._width], found[:, self._width :]
-        noise = self.generator.standard_normal(shape, dtype=np.float32)
-        drawn: Action = np.tanh(means + np.exp(log_stds.clip(*_LOG_STD)) * noise)
-        return drawn
+        return self.distribution.sample(self._acting(obs_ND), self.generator)
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return tanh of the policy's mean for each env."""
-        return self.to_env(np.tanh(self._acting(obs_ND)[:, : self._width]))
+        return self.to_env(self.distribution.best(self._acting(obs_ND)))
 
     def to_env(self, actions: Action) -> Action:
         """Return actions in [-1, 1] rescaled to the env's bounds."""
-        scaled: Action = self._low + (actions + 1) * (0.5 * (self._high - self._low))
-        return scaled.clip(self._low, self._high)
+        return self.distribution.to_env(actions)
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the network of the mean action, which is squashed by tanh."""
         network = self._network
         # The second half of its outputs is log_std.
-        count = network.out.out_features // 2
+        count = self.distribution.width
         weight, bias = (p.detach().cpu().numpy()[:count] for p in network.out.parameters())
         return ExportedPolicy("squashed", network.body, {"mean": Linear(weight, bias)})
 
@@ -208,26 +186,21 @@ class Sac(Agent):
         rows, _, weights = example_batch(self.config, self.layout, self.device)
         return rows, weights, torch.zeros_like(self._noise, device=self.device), rows.new_zeros(1)
 
-    def learn(self, batch: Batch, num_opts: int, learning_rate: float) -> NDArray[Any] | None:
-        """Learn from a batch; return the TD errors if replay is prioritised, else None.
-
-        The next call overwrites the returned array.
-        """
+    def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
+        """Return rows, importance weights and newly sampled noise."""
         if self._noise.shape[1] != len(batch.rows):
-            self._noise = torch.empty(2, len(batch.rows), self._width)
+            self._noise = torch.empty(2, len(batch.rows), self.distribution.width)
         self.generator.standard_normal(out=self._noise.numpy(), dtype=np.float32)
-        errors = self._learn(batch.rows, batch.weights, self._noise, numbers=(learning_rate,))
-        follow_if_due(self.target, self.config.target, num_opts)
-        return None if batch.weights is None else errors.detach().cpu().numpy()
+        return batch.rows, batch.weights, self._noise
 
-    def _update(
+    def update(
         self, rows: Tensor, weights: Tensor | None, noise: Tensor, numbers: Tensor
     ) -> Tensor:
         batch = self.layout.split(rows)
         obs, next_obs, rewards_B = self.normalised(batch)
         alpha = self.temperature().detach().exp()
         with torch.no_grad():
-            next_actions, next_logs_B = self._draw(self.actor(next_obs), noise[0])
+            next_actions, next_logs_B = self.distribution.draw(self.actor(next_obs), noise[0])
             next_q1_B, next_q2_B = (q.float() for q in self.target(next_obs, next_actions))
             targets_B = critic_targets(
                 rewards_B, batch.discounts, next_q1_B, next_q2_B, next_logs_B, alpha
@@ -241,7 +214,7 @@ class Sac(Agent):
         loss, norm, errors_B = self.critics.step(critic_loss_of, numbers[0])
 
         def actor_loss_of(network: Callable[..., Tensor]) -> tuple[Tensor, Tensor]:
-            actions, logs_B = self._draw(network(obs), noise[1])
+            actions, logs_B = self.distribution.draw(network(obs), noise[1])
             q1_B, q2_B = (q.float() for q in self.critics.frozen(obs, actions))
             return actor_loss(q1_B, q2_B, logs_B, alpha), logs_B.detach()
 
@@ -255,10 +228,6 @@ class Sac(Agent):
             self.temperature.step(temperature_loss_of, numbers[0])
         self.count(loss, torch.maximum(norm, actor_norm), gain, alpha, -logs_B.mean())
         return errors_B
-
-    def _draw(self, found: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        means, log_stds = found.float().chunk(2, 1)
-        return squashed_sample(means, log_stds.clamp(*_LOG_STD), noise)
 
 
 @register_trainer("sac")

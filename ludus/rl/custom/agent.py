@@ -18,7 +18,8 @@ from torch import Tensor
 from ludus.core.errors import ConfigError, LudusError
 from ludus.data.replay.row_layout import RowLayout
 from ludus.envs.spaces import Actions, BoxActions, DiscreteActions, EnvSpec
-from ludus.rl.acting.net import Masks
+from ludus.nn.distributions import Masks
+from ludus.nn.engines.choice import EngineName
 
 
 @runtime_checkable
@@ -42,6 +43,7 @@ class AgentAdapter:
     """Adapter that gives a script's agent the interface of a built-in one."""
 
     normaliser = None
+    engine_notes = ()
 
     def __init__(self, own: Any, spec: EnvSpec, *, max_skips: int) -> None:
         check_agent(own)
@@ -58,6 +60,10 @@ class AgentAdapter:
         self.layout = RowLayout(
             spec.obs_shape, spec.obs_dtype, width, action.mask_width if spec.has_masks else 0
         )
+
+    def choose(self, engine: str, **options: object) -> EngineName:
+        """Return the engine eager: a script's `opt` is called as it is."""
+        return "eager"
 
     def act(self, obs_ND: NDArray[Any], masks: Masks, num_env_steps: int) -> NDArray[Any]:
         """Return the agent's actions, checked."""

@@ -11,7 +11,7 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.core.services import Records
 from ludus.judge.async_evaluator import AsyncEvaluator
-from ludus.rl.evaluation.judge import METRIC
+from ludus.rl.evaluation.evaluations import METRIC
 from ludus.rl.off_policy import OffPolicyConfig
 from ludus.session.logger import Logger
 from ludus.session.record import Record

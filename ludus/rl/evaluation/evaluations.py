@@ -16,10 +16,12 @@ from ludus.core.errors import ConfigError
 from ludus.core.run import Run
 from ludus.envs.spaces import EnvSpec
 from ludus.judge.async_evaluator import AsyncEvaluator
+from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
+from ludus.judge.scores import Score
 from ludus.rl.agent import Agent
-from ludus.rl.config import RLConfig
+from ludus.rl.config import AgentEvaluationConfig, RLConfig
 from ludus.rl.evaluation.env import check_same_spaces
 from ludus.rl.evaluation.evaluator import (
     HELD_OUT,
@@ -29,8 +31,9 @@ from ludus.rl.evaluation.evaluator import (
     standard_error,
     summary,
 )
-from ludus.rl.evaluation.judge import METRIC
 
+METRIC = "eval/return_mean"
+GUARD = DivergenceGuard(remedy="normalise observations and rewards")
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "counted_in", "steps", "epochs", "engine",
 }  # fmt: skip
@@ -48,15 +51,18 @@ class Evaluations:
         self,
         config: RLConfig,
         judge: Judge,
-        *,
-        is_interrupted: Callable[[], bool],
-        tell: Callable[[str], None],
-        note: Callable[[str], None],
+        run: Run,
         given: Any,
     ) -> None:
-        """`given` is a script's own evaluator; `note` is called when a worker fails."""
+        """`given` is a script's own evaluator, or None."""
         self._judge = judge
-        self._tell = tell
+
+        def is_interrupted() -> bool:
+            return run.interrupted
+
+        def note(text: str) -> None:
+            run.tell(text, event="evaluation_failed")
+
         self._is_interrupted = is_interrupted
         self.own = EpisodeEvaluator(EvaluationTask.of(config), is_interrupted=is_interrupted)
         """The evaluator of the episodes in the config."""
@@ -147,7 +153,7 @@ class Evaluations:
     ) -> None:
         if not math.isfinite(score):
             opts = counters["opt_steps"]
-            self._tell(
+            run.tell(
                 f"the evaluation at opt_step {opts} gave {score}: it is never the best and uses patience"
             )
         self._judge.update(run, {METRIC: score}, lambda score: weights(), counters=counters)
@@ -165,6 +171,20 @@ class Evaluations:
     def inexact_because(self) -> Sequence[str]:
         """Return the evaluations that were lost."""
         return () if self.async_evaluator is None else self.async_evaluator.inexact_because()
+
+
+def make_judge(config: AgentEvaluationConfig) -> Judge:
+    """Return the judge of the mean return of evaluations."""
+    return Judge(
+        Score(
+            "return",
+            METRIC,
+            "max",
+            patience=config.patience,
+            min_delta=config.min_delta,
+            target=config.target,
+        )
+    )
 
 
 def check_evaluator(

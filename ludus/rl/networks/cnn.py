@@ -13,7 +13,7 @@ from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.nn.models.mlp import ACTIVATIONS
-from ludus.rl.network_config import Activation, Init, initialise
+from ludus.rl.networks._body import Activation, Init, initialise
 
 PositiveList = Annotated[list[Positive], Field(min_length=1)]
 

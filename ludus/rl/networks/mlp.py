@@ -13,7 +13,7 @@ from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.config.sections import StrictConfig
 from ludus.nn.models.mlp import ACTIVATIONS
-from ludus.rl.network_config import Activation, Init, initialise
+from ludus.rl.networks._body import Activation, Init, initialise
 
 _IN_PLACE = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_}
 

@@ -6,7 +6,7 @@ Shapes: N envs, D numbers of an observation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.core import states
 
 Moments = tuple[NDArray[Any], NDArray[Any]]
@@ -21,6 +22,23 @@ Moments = tuple[NDArray[Any], NDArray[Any]]
 
 _SMALL = 1e-8
 _ENOUGH = 32
+
+
+class NormaliseConfig(StrictConfig):
+    """Normalisation of observations and rewards by running statistics."""
+
+    observations: bool
+    """Normalise each component of an observation to mean 0 and standard deviation 1."""
+    rewards: bool
+    """Divide rewards by the standard deviation of the discounted return."""
+    clip: PositiveFloat
+    """Clip normalised values to this distance from zero; each reward of an n-step return is clipped
+    separately."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a message if the section has no effect."""
+        if not self.observations and not self.rewards:
+            yield "neither observations nor rewards are normalised; set the whole section to null"
 
 
 class RunningMoments:

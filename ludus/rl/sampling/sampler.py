@@ -15,7 +15,7 @@ from ludus.core import states
 from ludus.envs.vector import VectorEnv
 from ludus.envs.workers import WorkerVectorEnv
 from ludus.rl.agent import Agent
-from ludus.rl.rollouts.data import LastStep
+from ludus.rl.sampling.last_step import LastStep
 from ludus.rl.sampling.normalise import Normaliser
 
 Array = NDArray[Any]
@@ -32,46 +32,16 @@ class Processor(Protocol):
     def load_state_dict(self, state: Mapping[str, Any], /) -> None: ...
 
 
-class Shaped:
-    """Returns of the shaped rewards that the agent learns from, where wrappers change rewards."""
-
-    def __init__(self, num_envs: int, window: int) -> None:
-        self.returns_N = np.zeros(num_envs)
-        self.latest: deque[float] = deque(maxlen=window)
-
-    def count(self, env: Envs) -> None:
-        """Add the latest step of every env."""
-        self.returns_N += env.rewards
-        if env.has_ended:
-            for index in np.flatnonzero(env.terminated | env.truncated).tolist():
-                self.latest.append(float(self.returns_N[index]))
-                self.returns_N[index] = 0
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"returns": self.returns_N, "latest": np.asarray(self.latest, dtype=np.float64)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.check_state(state)
-        self.returns_N[:] = state["returns"]
-        self.latest.clear()
-        self.latest.extend(state["latest"].tolist())
-
-    def check_state(self, state: Mapping[str, Any]) -> None:
-        """Raise StateError unless this is the state of shaped returns."""
-        states.check_keys(state, "returns", "latest")
-        states.like(state, "returns", self.returns_N, finite=True)
-        latest = states.shaped(state, "latest", self.returns_N, (None,), finite=True)
-        if len(latest) > (self.latest.maxlen or 0):
-            raise states.StateError("latest", f"holds {len(latest)} episodes, more than are kept")
-
-
 class Episodes:
     """Sums the current episodes and stores the returns and lengths of the latest finished ones."""
 
     def __init__(self, num_envs: int, window: int, *, is_shaped: bool = False) -> None:
         """With `is_shaped`, where wrappers change rewards, the shaped returns are tracked as well."""
         self.num_ended = 0
-        self._shaped = Shaped(num_envs, window) if is_shaped else None
+        self._is_shaped = is_shaped
+        self._shaped_N = np.zeros(num_envs)
+        """The return so far by the rewards that the agent learns from."""
+        self._latest_shaped: deque[float] = deque(maxlen=window)
         self._returns_N = np.zeros(num_envs)
         self._steps_N = np.zeros(num_envs, dtype=np.int64)
         self._latest: deque[tuple[float, int, float]] = deque(maxlen=window)
@@ -81,22 +51,22 @@ class Episodes:
         """Add the latest step of every env."""
         self._returns_N += env.own_rewards
         self._steps_N += 1
-        if self._shaped is not None:
-            self._shaped.count(env)
+        if self._is_shaped:
+            self._shaped_N += env.rewards
         if env.has_ended:
             for index in np.flatnonzero(env.terminated | env.truncated).tolist():
                 told = float(env.successes[index])
                 self._latest.append(
                     (float(self._returns_N[index]), int(self._steps_N[index]), told)
                 )
-                self._returns_N[index] = self._steps_N[index] = 0
+                if self._is_shaped:
+                    self._latest_shaped.append(float(self._shaped_N[index]))
+                self._returns_N[index] = self._steps_N[index] = self._shaped_N[index] = 0
                 self.num_ended += 1
 
     def forget(self, cut_N: Array) -> None:
         """Drop the episodes that a restore had to cut: their returns would be incomplete."""
-        self._returns_N[cut_N] = self._steps_N[cut_N] = 0
-        if self._shaped is not None:
-            self._shaped.returns_N[cut_N] = 0
+        self._returns_N[cut_N] = self._steps_N[cut_N] = self._shaped_N[cut_N] = 0
 
     @property
     def returns_so_far(self) -> Array:
@@ -118,24 +88,27 @@ class Episodes:
             "rollout/ep_len_mean": float(lengths.mean()),
             "rollout/episodes": float(self.num_ended),
         }
-        if self._shaped is not None and self._shaped.latest:
-            found["rollout/ep_shaped_rew_mean"] = float(np.mean(self._shaped.latest))
+        if self._latest_shaped:
+            found["rollout/ep_shaped_rew_mean"] = float(np.mean(self._latest_shaped))
         is_told = ~np.isnan(told)
         if is_told.any():
             found["rollout/success_rate"] = float(told[is_told].mean())
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        return {
+        state = {
             "num_ended": self.num_ended,
             "returns": self._returns_N,
             "steps": self._steps_N,
             "latest": np.asarray(self._latest, dtype=np.float64).reshape(-1, 3),
-            **({} if self._shaped is None else {"shaped": self._shaped.state_dict()}),
         }
+        if self._is_shaped:
+            latest = np.asarray(self._latest_shaped, dtype=np.float64)
+            state["shaped"] = {"returns": self._shaped_N, "latest": latest}
+        return state
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        optional = ("shaped",) if self._shaped is not None else ()
+        optional = ("shaped",) if self._is_shaped else ()
         states.check_keys(state, "num_ended", "returns", "steps", "latest", optional=optional)
         num_ended = states.whole(state, "num_ended")
         returns = states.like(state, "returns", self._returns_N, finite=True)
@@ -150,16 +123,26 @@ class Episodes:
         states.between("latest", latest[:, 0], low=-sys.float_info.max, high=sys.float_info.max)
         states.between("latest", latest[:, 1], low=0, high=2**53)
         # Runs of older versions stored the shaped returns alone.
-        if (shaped := self._shaped if "shaped" in state else None) is not None:
-            with states.within("shaped"):
-                shaped.check_state(state["shaped"])
+        if "shaped" in state:
+            self._check_shaped(state["shaped"])
         self.num_ended = num_ended
         self._returns_N[:], self._steps_N[:] = returns, steps
         self._latest.clear()
         rows: Any = latest.tolist()
         self._latest.extend((r, int(n), told) for r, n, told in rows)
-        if shaped is not None:
-            shaped.load_state_dict(state["shaped"])
+        if "shaped" in state:
+            self._shaped_N[:] = state["shaped"]["returns"]
+            self._latest_shaped.clear()
+            self._latest_shaped.extend(state["shaped"]["latest"].tolist())
+
+    def _check_shaped(self, state: Mapping[str, Any]) -> None:
+        with states.within("shaped"):
+            states.check_keys(state, "returns", "latest")
+            states.like(state, "returns", self._shaped_N, finite=True)
+            latest = states.shaped(state, "latest", self._shaped_N, (None,), finite=True)
+            if len(latest) > (self._latest_shaped.maxlen or 0):
+                what = f"holds {len(latest)} episodes, more than are kept"
+                raise states.StateError("latest", what)
 
 
 class SyncSampler:

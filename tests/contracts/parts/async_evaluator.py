@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ludus
 from ludus.judge.async_evaluator import AsyncEvaluator
-from ludus.rl.evaluation.job import rebuild_agent
+from ludus.rl.evaluation.evaluator import rebuild_agent
 
 CONFIG = ludus.example("dqn", **{"evaluation.episodes": 2, "evaluation.envs": 1})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ludus.core import Run
 from ludus.judge.judge import Judge
 from ludus.rl.config import AgentEvaluationConfig
-from ludus.rl.evaluation.judge import METRIC, make_judge
+from ludus.rl.evaluation.evaluations import METRIC, make_judge
 
 CONFIG = AgentEvaluationConfig(
     env=None,

@@ -14,11 +14,12 @@ from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels import triton_path
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.layout import layout_of, why_no_kernels
-from ludus.games.ppo.actor_critic import ActorCritic, perceptron
+from ludus.games.ppo.actor_critic import make_actor_critic
 from ludus.games.rules import cartpole
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.rules.pendulum import Pendulum
 from ludus.games.rules.tic_tac_toe import TicTacToe
+from ludus.nn.actor_critic import ActorCritic, perceptron
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam, Sgd
@@ -34,7 +35,7 @@ class Wider(ActorCritic):
 
 
 def net(*widths: int) -> nn.Module:
-    return ActorCritic(4, Moves(2), widths)
+    return make_actor_critic(4, Moves(2), widths)
 
 
 class Longer(CartPole):
@@ -74,8 +75,12 @@ def seeing(features: Any) -> Any:
     return game
 
 
+def wider() -> ActorCritic:
+    return make_actor_critic(4, Moves(2), [8, 8], Wider)
+
+
 def changed(change: Callable[[ActorCritic], object]) -> Learner:
-    network = ActorCritic(4, Moves(2), [8, 8])
+    network = make_actor_critic(4, Moves(2), [8, 8])
     change(network)
     return learner(network)
 
@@ -133,7 +138,10 @@ def test_without_a_gpu_that_is_the_reason() -> None:
         ({"learned": learner(net(64))}, "two hidden layers of width 128 or less"),
         ({"learned": learner(net(64, 64, 64))}, "do not both have two hidden layers"),
         ({"learned": learner(net(64, 256))}, "do not both have two hidden layers"),
-        ({"learned": learner(Wider(4, Moves(2), [8, 8]))}, "the network is Wider, not ActorCritic"),
+        (
+            {"learned": learner(make_actor_critic(4, Moves(2), [8, 8], Wider))},
+            "the network is Wider, not ActorCritic",
+        ),
         ({"game": Longer(max_steps=5)}, "Longer has a function 'play' of its own"),
         ({"game": closing(0.1)(max_steps=5)}, "advance uses 'wind' of the function around it"),
         ({"game": seeing(by_torch)}, "by_torch uses 'torch', which a kernel does not know"),
@@ -162,7 +170,7 @@ def test_each_reason_is_a_sentence(given: dict[str, Any], reason: str) -> None:
 
 
 def test_the_two_networks_are_found_in_the_flat_vector() -> None:
-    network = ActorCritic(4, Moves(3), [8, 16])
+    network = make_actor_critic(4, Moves(3), [8, 16])
     layout = layout_of(learner(network), network)
     assert (layout.inputs, layout.first, layout.second, layout.outputs) == (4, 8, 16, 3)
     assert layout.policy_at == 0

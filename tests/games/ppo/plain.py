@@ -94,7 +94,7 @@ def rollout(
         outputs_BA, _, log_std = net(obs_BO)
         actions = distribution.draw(outputs_BA, log_std, drawn_BK)
         log_probs_B = distribution.log_probs(outputs_BA, log_std, actions)
-        state, rewards_BR = game.play(state, "player", distribution.to_game(actions))
+        state, rewards_BR = game.play(state, "player", distribution.to_env(actions))
         rewards_B, ended_B, truncated_B = rewards_BR[:, 0], state["ended"], game.truncated(state)
         after_BO = game.observe(state, "player")
         made.append([obs_BO, actions, log_probs_B, rewards_B, ended_B, truncated_B, after_BO])

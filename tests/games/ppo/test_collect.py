@@ -14,12 +14,13 @@ from ludus.core.errors import ConfigError
 from ludus.core.runtime import InMemoryRuntime
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.iteration import PpoNumbers
-from ludus.games.ppo.actor_critic import ActorCritic, Categorical
+from ludus.games.ppo.actor_critic import make_actor_critic
 from ludus.games.ppo.collect import Rollout, collect
 from ludus.games.ppo.counter_random import keys_of
 from ludus.games.ppo.learn import filled
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.past import meeting
+from ludus.nn.distributions import Categorical
 from tests.games.ppo import plain
 from tests.games.ppo.small import small_ppo, small_self_play
 
@@ -232,7 +233,7 @@ class WithStatistics(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(18)
-        self.layers = ActorCritic(18, Moves(9), [8])
+        self.layers = make_actor_critic(18, Moves(9), [8])
 
     def forward(self, obs: Tensor) -> Any:
         return self.layers(self.norm(obs))
@@ -399,7 +400,7 @@ def test_what_the_next_game_brings_is_not_gained_by_a_move_of_the_last() -> None
     live = LiveGames(Payments(), num_games=3, seed=0, device=torch.device("cpu"))
     outputs = torch.zeros(3, 2)
     rollout = collect(
-        live, lambda obs, role: (outputs, None), Categorical(),
+        live, lambda obs, role: (outputs, None), Categorical(9),
         iteration=0, turns=4, by_others_RB=None,
     )  # fmt: skip
     first, second = rollout.rewards[:, 0].tolist(), rollout.rewards[:, 3].tolist()

@@ -14,7 +14,8 @@ from ludus.core.errors import LudusError
 from ludus.core.runtime import InMemoryRuntime
 from ludus.games.game import Moves
 from ludus.games.kernels.ppo.layout import _why_not_network
-from ludus.games.ppo.actor_critic import ActorCritic, acts_by_its_policy
+from ludus.games.ppo.actor_critic import make_actor_critic
+from ludus.nn.actor_critic import ActorCritic, acts_by_its_policy
 from tests.games.ppo.small import small_ppo
 
 
@@ -37,8 +38,8 @@ class Wrapper(nn.Module):
         return self.module(self.scale * obs_BO)
 
 
-def plain() -> ActorCritic:
-    return ActorCritic(4, Moves(2), [8, 8])
+def plain(kind: type[ActorCritic] = ActorCritic) -> ActorCritic:
+    return make_actor_critic(4, Moves(2), [8, 8], kind)
 
 
 def hooked() -> ActorCritic:
@@ -54,7 +55,7 @@ def replaced() -> ActorCritic:
     return network
 
 
-NETWORKS = {"subclass": lambda: Scaled(4, Moves(2), [8, 8]), "hooks": hooked, "forward": replaced}
+NETWORKS = {"subclass": lambda: plain(Scaled), "hooks": hooked, "forward": replaced}
 
 
 def trained(network: object) -> Any:

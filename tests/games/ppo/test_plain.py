@@ -10,11 +10,12 @@ from torch import Tensor
 
 from ludus.games.game import Bounds
 from ludus.games.kernels.ppo.iteration import Live, PpoNumbers
-from ludus.games.ppo.actor_critic import ActorCritic, Categorical, Gaussian, distribution_of
+from ludus.games.ppo.actor_critic import distribution_of, make_actor_critic
 from ludus.games.ppo.counter_random import Keys, action_draws, key, keys_of, started, uniform
 from ludus.games.ppo.learn import METRICS
 from ludus.games.ppo.shuffle import rows_in_order
 from ludus.games.rules.cartpole import CartPole
+from ludus.nn.distributions import Categorical, Gaussian
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import Adam
 from tests.games.ppo import plain
@@ -35,12 +36,12 @@ def make(seed: int = 0, max_steps: int = 500) -> tuple[CartPole, Learner, Keys]:
     optimizer = Adam(
         kind="adam", learning_rate=3e-3, beta1=0.9, beta2=0.999, eps=1e-5, weight_decay=0.0
     )
-    learner = Learner(ActorCritic(4, game.moves, [32, 32]), optimizer, max_grad_norm=0.5)
+    learner = Learner(make_actor_critic(4, game.moves, [32, 32]), optimizer, max_grad_norm=0.5)
     return game, learner, keys_of(seed)
 
 
 def played(game: CartPole, learner: Learner, keys: Keys, live: Live) -> tuple[Rollout, Live]:
-    return plain.rollout(game, learner.module, Categorical(), live, keys, steps=32)
+    return plain.rollout(game, learner.module, Categorical(2), live, keys, steps=32)
 
 
 @pytest.mark.parametrize("num_rows", [1, 2, 8, 512, 1024, 12, 1000])
@@ -145,7 +146,7 @@ def test_updates_lower_the_loss_they_are_made_of(value_clip: float | None) -> No
         dict(zip(METRICS, values.tolist(), strict=True))
         for values in (
             plain.update(
-                learner, Categorical(), rows, keys, live.iteration, numbers,
+                learner, Categorical(2), rows, keys, live.iteration, numbers,
                 learning_rate=rate, clip=clip,
             )
             for _ in range(3)
@@ -167,7 +168,7 @@ def test_the_pole_is_balanced_longer_after_some_iterations() -> None:
         found, live = played(game, learner, keys, live)
         rows = plain.estimate(learner.module, found, gamma=0.98, gae_lambda=0.8)
         plain.update(
-            learner, Categorical(), rows, keys, iteration, numbers,
+            learner, Categorical(2), rows, keys, iteration, numbers,
             learning_rate=torch.tensor(3e-3), clip=torch.tensor(0.2),
         )  # fmt: skip
         lengths.append(float(found.sum_lengths / found.num_episodes))
@@ -178,9 +179,9 @@ def test_the_pole_is_balanced_longer_after_some_iterations() -> None:
 def test_moves_are_drawn_as_often_as_their_probabilities_say() -> None:
     logits = torch.tensor([[0.0, 1.0, -1.0]]).expand(30_000, 3)
     uniform = torch.rand(30_000, 1, generator=torch.Generator().manual_seed(1))
-    drawn = torch.bincount(Categorical().draw(logits, None, uniform), minlength=3) / 30_000
+    drawn = torch.bincount(Categorical(3).draw(logits, None, uniform), minlength=3) / 30_000
     assert torch.allclose(drawn, logits[0].softmax(0), atol=0.01)
-    assert Categorical().best(logits)[0] == 1
+    assert Categorical(3).best(logits)[0] == 1
 
 
 def test_numbers_are_drawn_around_their_means_and_played_within_the_bounds() -> None:
@@ -196,7 +197,7 @@ def test_numbers_are_drawn_around_their_means_and_played_within_the_bounds() -> 
         normal.log_probs(means, log_std, drawn), wanted.log_prob(drawn).sum(1), atol=1e-5
     )
     assert torch.allclose(normal.entropies(means, log_std), wanted.entropy().sum(1))
-    played = normal.to_game(drawn)
+    played = normal.to_env(drawn)
     assert played.amin(0).tolist() == [-1.0, -2.0]
     assert played.amax(0).tolist() == [1.0, 0.5]
     extreme = normal.draw(means[:2], log_std, torch.tensor([[0.0, 0.0], [1 - 2.0**-24] * 2]))

@@ -15,11 +15,11 @@ from ludus.games.elementwise import is_plain, own_function
 from ludus.games.game import FusedGame, Moves, State, Step
 from ludus.games.kernels.ppo.layout import _why_not_game
 from ludus.games.ppo import evaluate
-from ludus.games.ppo.actor_critic import Categorical
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.live import LiveGames
 from ludus.games.rules.cartpole import CartPole
 from ludus.games.trainers import fused_ppo
+from ludus.nn.distributions import Categorical
 from tests.games.ppo.small import small_ppo, small_self_play
 
 CPU = torch.device("cpu")
@@ -67,7 +67,7 @@ def test_nobody_moves_in_a_game_that_is_over_at_its_start(roles: tuple[str, ...]
     live = LiveGames(Heap(roles), num_games=32, seed=0, device=CPU)
     began_over = live.state["heap"] == 0
     assert began_over.any()
-    rollout = collect(live, always_one, Categorical(), iteration=0, turns=6, by_others_RB=None)
+    rollout = collect(live, always_one, Categorical(2), iteration=0, turns=6, by_others_RB=None)
     assert rollout.kept is not None
     over_TN = rollout.obs[:, :, 0] == 0
     assert over_TN[:, :32].any()
@@ -187,7 +187,7 @@ def test_a_game_of_numbers_is_trained_by_its_own_reset_and_step() -> None:
 
 
 def collected(live: LiveGames) -> Any:
-    return collect(live, always_one, Categorical(), iteration=0, turns=4, by_others_RB=None)
+    return collect(live, always_one, Categorical(2), iteration=0, turns=4, by_others_RB=None)
 
 
 def test_a_plain_game_of_numbers_is_one_whose_three_functions_are_all() -> None:

@@ -235,7 +235,7 @@ def test_actions_that_are_numbers_are_drawn_around_means_and_learned_as_drawn() 
     rollout = trainer.collect_rollout(7)
     assert rollout.actions.shape == (5, 6, 1)
     assert rollout.actions.abs().max() > 2  # the game is given them within its bounds
-    assert trainer.distribution.to_game(rollout.actions[0]).abs().max() <= 2
+    assert trainer.distribution.to_env(rollout.actions[0]).abs().max() <= 2
     assert float(trainer.network.log_std.detach()) != 0.0
     means = trainer.outputs(rollout.obs.flatten(0, 1))[0]
     player = trainer.evaluation.player(trainer.outputs, trainer.distribution)

@@ -62,7 +62,9 @@ def layout_of(learner: Learner, network: ActorCritic) -> Layout:
     """Return the layout of the two networks in the learner's one vector."""
     part = learner.flat.parts[0]
     starts = dict(zip(part.names, _starts(part.sizes), strict=True))
-    first, second, last = (layer for layer in network.policy if isinstance(layer, nn.Linear))
+    first, second, last = (
+        layer for layer in network.policy.children() if isinstance(layer, nn.Linear)
+    )
     return Layout(
         inputs=first.in_features,
         first=first.out_features,

@@ -33,34 +33,29 @@ class LastStep:
             return {name: np.copy(value) for name, value in self._loaded.items()}
         if actions is None:
             return {}
+        found = {"action": actions, **self._results()}
+        return {name: np.copy(value) for name, value in found.items()}
+
+    def _results(self) -> dict[str, NDArray[Any]]:
         env = self._env
-        found = {
-            "action": actions,
+        return {
             "next_obs": env.next_obs,
             "reward": env.rewards,
             "terminated": env.terminated,
             "truncated": env.truncated,
             "success": env.successes,
         }
-        return {name: np.copy(value) for name, value in found.items()}
 
     def load(self, state: Mapping[str, Any], num_env_steps: int) -> None:
         """Restore a saved last step."""
-        env = self._env
-        own = {
-            "next_obs": env.next_obs,
-            "reward": env.rewards,
-            "terminated": env.terminated,
-            "truncated": env.truncated,
-            "success": env.successes,
-        }
+        own, num_envs = self._results(), self._env.num_envs
         states.check_keys(state, optional=("action", *own))
         if state:
             states.check_keys(state, "action", *own)
             for name, array in own.items():
                 states.like(state, name, array)
-            if not isinstance(state["action"], np.ndarray) or len(state["action"]) != env.num_envs:
-                raise states.StateError("action", f"is not an array of {env.num_envs} rows")
+            if not isinstance(state["action"], np.ndarray) or len(state["action"]) != num_envs:
+                raise states.StateError("action", f"is not an array of {num_envs} rows")
         self._loaded, self._loaded_at = dict(state) or None, num_env_steps
 
 

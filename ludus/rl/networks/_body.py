@@ -15,6 +15,7 @@ from torch import nn
 from ludus.config.registry import find
 from ludus.config.sections import StrictConfig, registered
 from ludus.core.errors import ConfigError
+from ludus.nn.actor_critic import make_orthogonal
 from ludus.rl.custom.body import custom_body
 from ludus.seeds import forked
 
@@ -75,28 +76,9 @@ def _check_body(kind: str, body: object, obs: NDArray[Any]) -> None:
         )
 
 
-def head(inputs: int, outputs: int, *, gain: float | None) -> nn.Linear:
-    """Return the output layer of a network, a linear one.
-
-    With a gain the weights are orthogonal, scaled by it, and the bias is zero; with None they have
-    torch's default initialisation.
-    """
-    layer = nn.Linear(inputs, outputs)
-    if gain is not None:
-        make_orthogonal(layer, gain=gain)
-    return layer
-
-
 def initialise(layers: nn.Sequential, init: Init) -> None:
     """Initialise linear layers and convolutions, unless torch's default is configured."""
     if init == "orthogonal":
         for layer in layers:
             if isinstance(layer, nn.Linear | nn.Conv2d):
                 make_orthogonal(layer, gain=math.sqrt(2))
-
-
-def make_orthogonal(layer: nn.Linear | nn.Conv2d, *, gain: float) -> None:
-    """Initialise a layer with orthogonal weights of this gain and a zero bias."""
-    nn.init.orthogonal_(layer.weight, gain)
-    assert layer.bias is not None
-    nn.init.zeros_(layer.bias)

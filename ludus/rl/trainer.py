@@ -3,42 +3,49 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from ludus.config.base import read_config
+from ludus.config.registry import find, kinds
 from ludus.core import Repeat, Run, Stateful
-from ludus.core.errors import LudusError
-from ludus.core.intervals import Work
+from ludus.core.errors import ConfigError, LudusError
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
-from ludus.nn.engines.choice import EngineName
 from ludus.nn.schedules import Schedule
 from ludus.rl import agent as rl_agent
-from ludus.rl.abilities import Abilities
+from ludus.rl.abilities import PolicyAbilities
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
 from ludus.rl.custom.protocols import ReplayBufferBase
-from ludus.rl.engine import choose_update
-from ludus.rl.evaluation.evaluations import Evaluations, check_evaluator
-from ludus.rl.evaluation.judge import GUARD, make_judge
-from ludus.rl.kinds import concrete
-from ludus.rl.plans import in_epochs
-from ludus.rl.properties import ReadOnlyProperties
-from ludus.rl.rollouts.data import RolloutData
-from ludus.rl.run_length import with_length
+from ludus.rl.evaluation.evaluations import (
+    GUARD,
+    Evaluations,
+    check_evaluator,
+    evaluator_of,
+    make_judge,
+)
+from ludus.rl.evaluation.evaluator import EpisodeJob
+from ludus.rl.plan import in_epochs, with_length, without_learn
+from ludus.rl.sampling.last_step import RolloutData
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
-from ludus.session.begun import CHANGED, as_begun
+from ludus.session.begun import begin, has_begun
 from ludus.session.device import resolve_device
+from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
+from ludus.store.places import is_url
+
+T = TypeVar("T")
 
 
-class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
+class RLTrainer(Trainer):
     """Trains an agent by interaction with its envs.
 
     train
@@ -59,18 +66,22 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
 
     config: RLConfig
     agent: rl_agent.Agent
+    evaluations: Evaluations
     model: nn.Module | None
     """The network passed by a script."""
     replay_buffer: ReplayBufferBase | RolloutBuffer
     """The buffer that `train_step` gets its batches from."""
     sampler: SyncSampler
+    _unrepeatable: str | None = None
+    """Why episodes of the env cannot be repeated; None if they can."""
+
+    make_evaluator = staticmethod(evaluator_of)
+    evaluation_job = EpisodeJob
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build env, agent, buffer and evaluator from the config."""
-        self._notes: list[str] = []
-        if max_steps is not None:
-            self.config, self._notes = with_length(self.config, max_steps)
-        config = self.config = as_begun(self.config, self.run.files, self._notes)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, with_length)
+        config = self.config
         self.device = resolve_device(config.settings.device)
         check_evaluator(type(self), config, self.evaluator, self.model)
         self._unrepeatable = check_repeats(config.env, config.seed)
@@ -86,7 +97,12 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         config: Any = self.config
         self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
-        engine, self._engine_notes = self._choose_update()
+        engine = self.agent.choose(
+            config.engine,
+            num_updates=self.num_train_steps,
+            has_begun=has_begun(self.run.files),
+            tell=lambda note: self.run.tell(note, event="engine"),
+        )
         self.config = config = config.replace(engine=engine)
         self.rate = Schedule(
             config.learning_rate_schedule,
@@ -94,14 +110,7 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             run_steps=self.num_train_steps,
         )
         self.judge = make_judge(config.evaluation)
-        self.evaluations = Evaluations(
-            config,
-            self.judge,
-            is_interrupted=lambda: self.run.interrupted,
-            tell=self.tell,
-            note=self._note_failure,
-            given=self.evaluator,
-        )
+        self.evaluations = Evaluations(config, self.judge, self.run, self.evaluator)
         self.evaluations.check(config, self.env.spec)
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}
@@ -109,14 +118,14 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         is_shaped = with_own_rewards(config.env) is not config.env
         episodes = Episodes(config.num_envs, config.return_window, is_shaped=is_shaped)
         self._prepare_data(episodes)
+        self._reports = Reports(
+            GUARD, self.agent, evaluate=self._evaluate, take=self._take_metrics,
+            weights=self.agent.weights, rates=self._log_rates,
+        )  # fmt: skip
 
     def _make_agent(self) -> Any:
         with giving(self.model, self.env.spec):
             return type(self).Agent(self.config, self.env.spec, self.device)
-
-    def _choose_update(self) -> tuple[EngineName, list[str]]:
-        num_updates = self.num_train_steps
-        return choose_update(self.agent, self.config.engine, self.run, num_updates=num_updates)
 
     def set_model(self, model: object) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.
@@ -146,7 +155,8 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
             config.epochs,
             collect=self._collect,
             train_step=self._train_step,
-            **self._reports(),
+            reports=self._reports,
+            finish=self._finish,
             num_updates=lambda run: self.get_num_updates(),
             is_far=self._is_far(),
             note=self.updates_note(),
@@ -156,15 +166,6 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
     def _is_far(self) -> Callable[[Run], bool] | None:
         """Return the test that ends the updates of an epoch early; None if there is none."""
         return None
-
-    def _reports(self) -> dict[str, Work]:
-        """Return the work of the stages that evaluate and record, by name."""
-        return {
-            "evaluate": self._evaluate,
-            "record": self._record,
-            "save": self._save,
-            "finish": self._finish,
-        }
 
     def _epoch_info(self, run: Run) -> Mapping[str, Any]:
         """Return the argument of `after_epoch(info)`."""
@@ -208,14 +209,19 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         self.train_step(self.replay_buffer.sample(config.batch_size), run.round("step"))
         run.counters["opt_steps"] += 1
 
-    def train_step(self, batch: object, batch_idx: int) -> None:
-        """Learn from one batch; override it to learn in another way."""
+    def train_step(self, batch: Any, batch_idx: int) -> None:
+        """Learn from one batch, and update the priorities of its transitions if replay is prioritised.
+
+        Override it to learn in another way.
+        """
         opts = self.run.counters["opt_steps"]
-        self.agent.learn(batch, opts, self.rate(opts))
+        errors = self.agent.step(batch, opts, self.rate(opts))
+        if errors is not None:
+            # TD errors are returned only for batches of a prioritised buffer.
+            buffer: Any = self.replay_buffer
+            buffer.update_priorities(batch.indices, errors)
 
     def _evaluate(self, run: Run) -> Mapping[str, Any]:
-        if GUARD.diverged(self.agent.metrics()) is not None:
-            return {}  # it must not become the best; the next record ends the run
         started = time.monotonic()
         metrics = self.evaluate(async_eval=self.async_eval)
         # Evaluation time does not count in the rates.
@@ -235,40 +241,31 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """Show one line to the user."""
         self.run.tell(text)
 
-    def _note_failure(self, text: str) -> None:
-        """Report that an evaluation process failed, and write it to the event journal."""
-        self.run.tell(text, event="evaluation_failed")
-
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset them and the timers."""
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
         metrics = {**self.sampler.episodes.metrics(), **self.agent.take_metrics()}
         metrics |= self.agent.info(self.sampler.num_env_steps)
         opts = run.counters["opt_steps"]
         metrics["train/learning_rate"] = self.rate(opts)
         metrics["train/n_updates"] = float(self._num_updates(opts))
-        run.record(metrics)
-        elapsed = time.monotonic() - self._timer
+        return metrics
+
+    def _log_rates(self, run: Run) -> None:
+        """Log the rates since the last record, and restart their measurement."""
+        opts, elapsed = run.counters["opt_steps"], time.monotonic() - self._timer
         run.log.rate("fps", self.sampler.fps())
         run.log.rate("opt_steps_per_sec", (opts - self._timed_opts) / max(elapsed, 1e-9))
         self.sampler.reset()
         self._timer, self._timed_opts = time.monotonic(), opts
-        run.log.write(run)
-        GUARD.check(metrics, opts)
 
     def _num_updates(self, num_opts: int) -> int:
         """Return the number of updates as other libraries count them: the optimisation steps."""
         return num_opts
 
-    def _save(self, run: Run) -> None:
-        opts = run.counters["opt_steps"]
-        counters = {name: value for name, value in run.counters.items() if value}
-        run.keep_model(f"models/{opts}", self.agent.weights(), {"counters": counters})
-
     def _finish(self, run: Run) -> None:
         """Wait for the pending evaluation, and write the remaining metrics."""
         self.evaluations.settle(run)
-        if run.log.has_news or self.agent.num_counted:
-            self._record(run)
+        self._reports.finish(run)
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that is saved and restored."""
@@ -283,16 +280,29 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         }
         return parts if async_evaluator is None else {**parts, "evaluation": async_evaluator}
 
+    def abilities(self) -> Sequence[object]:
+        """Return what evaluates, films and exports saved weights."""
+        return (PolicyAbilities(self),)
+
+    def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the state of an earlier version with its cursor converted to the current plan."""
+        run = state.get("run")
+        if not isinstance(run, Mapping) or "cursor" not in run:
+            return state
+        return {**state, "run": {**run, "cursor": without_learn(run["cursor"])}}
+
+    def inexact_because(self) -> Sequence[str]:
+        """Return the reasons from the parts, and whether episodes of the env can be repeated."""
+        reasons = [self._unrepeatable] if self._unrepeatable else []
+        return [*reasons, *super().inexact_because()]
+
     def open(self) -> None:
         """Report what fit changed, and what will take a while."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
+        super().open()
         if self.sampler.num_env_steps:
             # Resumed in the middle of an epoch, whose last hook may still read it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
-        for note in self._engine_notes:
-            self.run.tell(note, event="engine")
         if self.config.engine == "compiled":
             self.tell("the first update is compiled: some seconds, fewer once it is cached")
 
@@ -300,3 +310,101 @@ class RLTrainer(ReadOnlyProperties, Abilities, Trainer):
         """Stop the processes of envs and evaluation."""
         self.env.close()
         self.evaluations.close()
+
+    @property
+    def async_eval(self) -> bool:
+        """Whether evaluations are asynchronous, in a separate process."""
+        return self.evaluations.async_evaluator is not None
+
+    @property
+    def obs(self) -> Any:
+        """The current observations, one row per env."""
+        return self.env.obs
+
+    @property
+    def epoch(self) -> int:
+        """Number of finished epochs."""
+        return self.run.counters["epoch"]
+
+    @property
+    def train_end(self) -> bool:
+        """Whether training is over."""
+        return self.run.is_finished or self.run.stop_reason is not None
+
+    @property
+    def model_dir(self) -> Path | None:
+        """The directory of this run's models, best and <opt_steps>; None if there is none."""
+        files = self.run.files
+        if files is None or is_url(files.place):
+            return None
+        return Path(files.place) / "models"
+
+    @property
+    def step(self) -> int:
+        """Number of env steps, over all envs."""
+        return self.sampler.num_env_steps
+
+    @property
+    def num_model_updates(self) -> int:
+        """Number of optimisation steps."""
+        return self.run.counters["opt_steps"]
+
+    @property
+    def reward(self) -> Any:
+        """The reward of each env's last step."""
+        return self.sampler.last_step()["reward"]
+
+    @property
+    def done(self) -> Any:
+        """Whether each env's last step terminated or truncated its episode."""
+        step = self.sampler.last_step()
+        return step["terminated"] | step["truncated"]
+
+    @property
+    def num_episodes(self) -> int:
+        """Number of finished training episodes."""
+        return self.sampler.episodes.num_ended
+
+    @property
+    def current_episode_reward(self) -> Any:
+        """The return so far of each env's current episode."""
+        return self.sampler.episodes.returns_so_far
+
+    @property
+    def episode_reward_list(self) -> list[float]:
+        """The returns of the latest `return_window` training episodes."""
+        return self.sampler.episodes.latest_returns
+
+
+def concrete(cls: type[T], config: object) -> type[T]:
+    """Return this class if it has an Agent, else a subclass of it for the config's kind.
+
+    A class that only extends RLTrainer becomes one that extends the trainer of the kind.
+    """
+    if hasattr(cls, "Agent"):
+        return cls
+    kind = _kind(config)
+    if not isinstance(kind, str):
+        return cls
+    found: type[Any] = find("trainer", kind)
+    if not hasattr(found, "Agent"):
+        agents = [name for name in kinds("trainer") if hasattr(find("trainer", name), "Agent")]
+        raise ConfigError(
+            f"{cls.__name__} trains an agent, but the config is of kind '{kind}'; agents are"
+            f" {', '.join(agents)}, and ludus.build_trainer(config) builds any kind"
+        )
+    if issubclass(found, cls):
+        return found
+    base = cls.__mro__[1]
+    if not issubclass(found, base):
+        raise ConfigError(
+            f"{cls.__name__} adds to {base.__name__}, which the trainer of kind '{kind}' is not; derive"
+            " it from ludus.RLTrainer"
+        )
+    return type(cls.__name__, (cls, found), {"__module__": cls.__module__, "__doc__": cls.__doc__})
+
+
+def _kind(config: object) -> object:
+    if isinstance(config, str | Path):
+        return read_config(config).kind
+    return config.get("kind") if isinstance(config, Mapping) else getattr(config, "kind", None)

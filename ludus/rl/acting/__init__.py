@@ -1,1 +1,0 @@
-"""Action selection: forward passes in NumPy where possible, and action distributions."""

@@ -1,1 +1,0 @@
-"""Export of an agent's policy to a form that runs with NumPy alone."""
