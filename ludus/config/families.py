@@ -44,6 +44,8 @@ class Family:
     """Folder of its files; None for a plugin of one file, which has no folders to list."""
     categories: Mapping[str, str]
     """Category of kinds -> subfolder in which each file is a kind."""
+    tables: Mapping[str, Sequence[str]]
+    """File, without its ending, that holds several kinds -> these kinds."""
     lengths: Mapping[str, str]
     """Config key for the length of a run -> the counter it limits."""
     other_names: Mapping[str, Sequence[str]]
@@ -67,14 +69,19 @@ class Family:
     """Yields the findings of `ludus doctor` for this package."""
 
     def modules(self, folder: str) -> dict[str, str]:
-        """Return the module of each file, or package, in a folder of this package, by its name."""
+        """Return the module of each file, package or kind of a table in a folder, by its name."""
         if self.folder is None:
             return {}
         here = self.folder / folder
         names = [file.stem for file in here.glob("*.py")]
         names += [file.parent.name for file in here.glob("*/__init__.py")]
-        parts = ".".join([self.name, *Path(folder).parts])
-        return {name: f"{parts}.{name}" for name in sorted(names) if not name.startswith("_")}
+        files = [(f"{folder}/{name}", [name]) for name in names if not name.startswith("_")]
+        found = {
+            name: ".".join([self.name, *Path(file).parts])
+            for file, own in [(folder, []), *files]
+            for name in self.tables.get(file, own)
+        }
+        return dict(sorted(found.items()))
 
 
 _ROOMS: dict[str, Family] = {}
@@ -85,6 +92,7 @@ def declare(
     room: str,
     *,
     categories: Mapping[str, str] | None = None,
+    tables: Mapping[str, Sequence[str]] | None = None,
     counters: Sequence[str] = (),
     lengths: Mapping[str, str] | None = None,
     other_names: Mapping[str, Sequence[str]] | None = None,
@@ -101,7 +109,8 @@ def declare(
     """Declare what a package or module adds; `room` is its own `__name__`.
 
     `categories` maps a category of kinds to a folder of the package: each file in it is a kind, in addition
-    to those that `register(category, kind)` names. `counters` belong to the trainers defined in the
+    to those that `register(category, kind)` names. `tables` maps a file that holds several kinds, in such a
+    folder or in its place, to their names. `counters` belong to the trainers defined in the
     package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
     is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
@@ -119,6 +128,7 @@ def declare(
         name=room,
         folder=Path(paths[0]) if paths else None,
         categories=dict(categories or {}),
+        tables=dict(tables or {}),
         lengths=dict(lengths or {}),
         other_names=dict(other_names or {}),
         earlier_names=dict(earlier_names or {}),

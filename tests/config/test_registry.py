@@ -123,16 +123,35 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"logger": "session/loggers", "env": "envs/kinds", "wrapper": "envs/wrappers"}
     folders |= {"network": "rl/networks", "game": "games/rules", "player": "games/players"}
     folders |= {"strategy": "active/strategies", "oracle": "active/oracles"}
-    folders |= {"state_estimation": "active/drift/kinds", "shift": "active/drift/shift_kinds"}
+    folders |= {"state_estimation": "active/drift/estimators", "shift": "active/drift/shifts"}
     folders |= {"optimizer": "nn/optimizers", "schedule": "nn/schedules"}
     folders |= {"protocol": "arena/protocols", "scenario": "arena/scenarios"}
     folders |= {"arena_agent": "arena/agents/kinds", "body": "arena/agents/bodies"}
     folders |= {"analyser": "arena/analysers", "parallel_env": "arena/parallel_envs"}
     assert sorted(folders) == sorted(families.categories())
     for category, pattern in folders.items():
-        files = {path.stem for path in folder.glob(f"{pattern}/*.py") if path.stem[0] != "_"}
-        assert files
-        assert files <= set(registry.kinds(category))
+        files = [*folder.glob(f"{pattern}/*.py")] or [*folder.glob(f"{pattern}.py")]
+        modules = {
+            ".".join(["ludus", *path.relative_to(folder).with_suffix("").parts])
+            for path in files
+            if path.stem[0] != "_"
+        }
+        assert modules
+        assert modules <= set(families.listed(category).values())
+
+
+def test_a_file_of_several_kinds_registers_those_that_are_declared() -> None:
+    registered = [
+        (cls.__module__, kind)
+        for known in registry._REGISTERED.values()
+        for kind, cls in known.items()
+    ]
+    for room in families.families():
+        for file, declared in room.tables.items():
+            module = ".".join([room.name, *file.split("/")])
+            kinds = sorted(kind for owner, kind in registered if owner == module)
+            # The sections of a report are found by their names, not registered.
+            assert file.startswith("report/") or kinds == sorted(declared)
 
 
 def test_a_file_put_into_a_folder_is_a_kind(
