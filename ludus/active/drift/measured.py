@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from ludus.active.drift.calibration import mean_entropy, reliability
-from ludus.active.drift.temperature import fit_temperature
+from ludus.active.drift.calibration import fit_temperature, mean_entropy, reliability
 from ludus.active.records import CURVE
 from ludus.active.scoring import log_probabilities
 from ludus.config.base import Positive, StrictConfig

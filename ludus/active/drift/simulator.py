@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.active.drift.shift import Shift
+from ludus.active.drift.shifts import Shift
 from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.seeds import generator

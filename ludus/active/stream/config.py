@@ -11,7 +11,7 @@ from warnings import warn
 from pydantic import Field
 
 from ludus.active.config import ActiveConfig
-from ludus.active.drift.shift import ShiftSection
+from ludus.active.drift.shifts import ShiftSection
 from ludus.active.drift.trigger import TriggerConfig
 from ludus.config.base import (
     Count,

@@ -17,7 +17,7 @@ from ludus.active.models.current import Current
 from ludus.active.models.features import Features, Of
 from ludus.active.models.modelled import Modelled
 from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
-from ludus.active.oracles.function import Answer
+from ludus.active.oracles.automatic import Answer
 from ludus.active.plan import rounds
 from ludus.active.pool import Pool
 from ludus.active.preflight import refuse_unread_layer
