@@ -1,26 +1,76 @@
-"""Query selection and labelling of a round, and the stopping criteria."""
+"""Query selection and labelling of a round, the stopping criteria, and the progress towards them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from ludus.active.config import ActiveConfig
+from ludus.active.config import ActiveConfig, StoppingConfig
 from ludus.active.examples import PoolExamples
 from ludus.active.oracle import Answers, Oracle
 from ludus.active.pool import Pool
 from ludus.active.recording import record_asked
-from ludus.active.rounds import Progress
 from ludus.active.scoring import Scorer
 from ludus.active.strategy import Strategy, View
 from ludus.config.sections import kind_of
-from ludus.core import Run
+from ludus.core import Run, states
 from ludus.core.errors import Interrupted, LudusError
 from ludus.seeds import generator
 
 _MOST_CLASSES = 20
 """With more classes than this the balance is logged as two numbers, not as a curve per class."""
+
+
+class Progress:
+    """The number of consecutive rounds with stable predictions, and the reason to stop, if any."""
+
+    def __init__(self, config: StoppingConfig | None, size: int) -> None:
+        """`size` is the size of the pool."""
+        self._config = config
+        self._said_N = torch.full((size,), -1, dtype=torch.int64)
+        self.num_stable = 0
+        self.reason = ""
+
+    @property
+    def looks_at_pool(self) -> bool:
+        """Whether `update` needs the predictions for the whole pool."""
+        return self._config is not None and self._config.stable_share is not None
+
+    def update(self, accuracy: float | None, said_N: Tensor | None) -> float | None:
+        """Update with validation accuracy and predicted classes; return the share that is unchanged."""
+        share = None
+        if self._config is None:
+            return None
+        if said_N is not None and self._config.stable_share is not None:
+            said_N = said_N.cpu()
+            is_first = bool((self._said_N < 0).all())
+            share = 0.0 if is_first else float((self._said_N == said_N).double().mean())
+            self.num_stable = self.num_stable + 1 if share >= self._config.stable_share else 0
+            self._said_N = said_N.clone()
+            if self.num_stable >= self._config.stable_rounds:
+                times = f"{self.num_stable} times in a row"
+                self.reason = f"{share:.1%} of the pool is predicted as before, {times}"
+        target = self._config.target_accuracy
+        if target is not None and accuracy is not None and accuracy >= target:
+            self.reason = (
+                f"the accuracy on validation data is {accuracy:.4f}; {target} was asked for"
+            )
+        return share
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"said": self._said_N, "num_stable": self.num_stable, "reason": self.reason}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        states.check_keys(state, "said", "num_stable", "reason")
+        said_N = states.like(state, "said", self._said_N)
+        self.num_stable, self.reason = (
+            states.whole(state, "num_stable"),
+            states.text(state, "reason"),
+        )
+        self._said_N = said_N.clone()
 
 
 class Asking:
@@ -56,7 +106,7 @@ class Asking:
         rows = free[:count] if is_first else self._chosen(self._view(free, count, draws), count)
         self._pool.ask(rows, number=number)
 
-    def _chosen(self, view: View, count: int) -> torch.Tensor:
+    def _chosen(self, view: View, count: int) -> Tensor:
         """Return the (count,) rows chosen by the strategy, checked: it may be third-party code."""
         kind = getattr(self._strategy, "kind", type(self._strategy).__name__)
         try:
@@ -67,11 +117,11 @@ class Asking:
             raise LudusError(
                 f"the strategy {kind} failed: {type(error).__name__}: {error}; mend it and resume"
             ) from error
-        is_whole = isinstance(found, torch.Tensor) and not found.dtype.is_floating_point
+        is_whole = isinstance(found, Tensor) and not found.dtype.is_floating_point
         if not is_whole or tuple(found.shape) != (count,):
             given = (
                 f"{found.dtype} of {tuple(found.shape)}"
-                if isinstance(found, torch.Tensor)
+                if isinstance(found, Tensor)
                 else f"a {type(found).__name__}"
             )
             raise LudusError(
@@ -84,7 +134,7 @@ class Asking:
         """Return whether the queries of this round are sampled uniformly."""
         return number == 0 and self._config.initial_labels > 0
 
-    def _view(self, free: torch.Tensor, count: int, draws: torch.Generator) -> View:
+    def _view(self, free: Tensor, count: int, draws: torch.Generator) -> View:
         weights, limit = self._config.class_weights, self._config.candidate_pool
         return View(
             rows=free if limit is None else free[: max(limit, count)],
@@ -133,7 +183,7 @@ class Asking:
             return {"pool/classes_asked": num_asked, "pool/class_share/largest": most}
         return {f"pool/class_share/{at}": float(share) for at, share in enumerate(shares_C)}
 
-    def _keep(self, run: Run, rows_A: torch.Tensor, labels_A: torch.Tensor) -> None:
+    def _keep(self, run: Run, rows_A: Tensor, labels_A: Tensor) -> None:
         """Write this round's records for the report to the run's directory, if it has one."""
         config, number = self._config, run.round("round")
         if run.files is None:

@@ -46,6 +46,13 @@ class Verdict:
     is_spent: bool
     """Whether retraining is due but `max_consecutive` is reached."""
 
+    def message(self) -> dict[str, Any]:
+        """Return what an edge acts on, as plain data."""
+        return {
+            "retrain": self.retrain, "reasons": list(self.reasons),
+            "metrics": dict(self.metrics), "is_spent": self.is_spent,
+        }  # fmt: skip
+
 
 class Trigger:
     """Measures one window after another and decides when to retrain; a part."""

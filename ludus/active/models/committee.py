@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.active.models.last_layer import last_called
+from ludus.active.models.features import last_called
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Inputs, Model, compute_loss, count_correct
 

@@ -14,10 +14,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ludus.active.stream.config import RetrainingConfig
-from ludus.active.stream.edges import Edges, word
-from ludus.active.stream.preflight import check_training, refuse_few
+from ludus.active.stream.edges import Edges, Watch, word
+from ludus.active.stream.retrainer import check_training, refuse_few
 from ludus.active.stream.stored_state import StoredState
-from ludus.active.stream.watch import Watch
 from ludus.active.stream.wire import Message, WireError
 from ludus.core import states
 from ludus.core.errors import LudusError, RunError

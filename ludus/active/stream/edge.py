@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from ludus.active.drift.simulator import Simulator, StreamEnded
-from ludus.active.examples import PoolExamples
-from ludus.active.stream.asking import Asking, Stopped
 from ludus.active.stream.config import StreamConfig
 from ludus.active.stream.judge import Judge
-from ludus.active.stream.link import Link
+from ludus.active.stream.link import Asking, Link, Stopped
 from ludus.active.stream.predictor import Predictor
+from ludus.active.stream.retrainer import training_pool
 from ludus.active.stream.stored_state import StoredState
 from ludus.active.stream.wire import LinkLost, Message
 from ludus.config.registry import find
+from ludus.config.sections import kind_of
 from ludus.core import states
 from ludus.core.errors import LudusError, RunError
 from ludus.seeds import generator
@@ -50,13 +50,9 @@ class Edge:
         tell: Callable[[str], None],
     ) -> None:
         self.config, self._link, self._storage, self._tell = config, link, storage, tell
-        dataset = find("dataset", config.data.kind)(config.data)  # type: ignore[attr-defined]
-        train = dataset.load(generator(config.seed, "split")).train
-        self._examples = PoolExamples(
-            train, device=torch.device("cpu"), workers=0, seed=config.seed
-        )
+        self._examples = training_pool(config.data, seed=config.seed)
         self._targets_N = self._examples.targets(torch.arange(self._examples.size)).long()
-        shift = find("shift", config.shift.kind)(config.shift)  # type: ignore[attr-defined]
+        shift = find("shift", kind_of(config.shift))(config.shift)
         num_classes = int(self._targets_N.max()) + 1
         self.simulator = Simulator(
             self._targets_N, shift, num_classes=num_classes, seed=config.seed

@@ -31,11 +31,7 @@ class Judge:
         number = self._num_windows
         self._num_windows += 1
         if self._trigger is not None:
-            found = self._trigger.look(window)
-            return {
-                "retrain": found.retrain, "reasons": list(found.reasons),
-                "is_spent": found.is_spent, "metrics": dict(found.metrics),
-            }  # fmt: skip
+            return self._trigger.look(window).message()
         # Otherwise the new model's window would be compared with the old model's baseline.
         self._tell_owed()
         if self._owed is not None:
