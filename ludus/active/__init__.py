@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from ludus.active.config import ActiveConfig
     from ludus.active.drift.calibration import ece, fit_temperature, mce, mean_entropy, reliability
     from ludus.active.drift.estimator import Window
-    from ludus.active.drift.shifts import HardSwitch
-    from ludus.active.drift.simulator import Simulator
+    from ludus.active.drift.shifts import HardSwitch, Simulator
     from ludus.active.drift.trigger import Trigger, TriggerConfig
     from ludus.active.models.features import ActiveModel, Features
     from ludus.active.scoring import PoolBatch
@@ -35,7 +34,7 @@ _WHERE = {
     "PoolBatch": "ludus.active.scoring",
     "ScoreConfig": "ludus.active.strategy",
     "ScoreStrategy": "ludus.active.strategy",
-    "Simulator": "ludus.active.drift.simulator",
+    "Simulator": "ludus.active.drift.shifts",
     "Strategy": "ludus.active.strategy",
     "Trigger": "ludus.active.drift.trigger",
     "TriggerConfig": "ludus.active.drift.trigger",

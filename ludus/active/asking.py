@@ -66,10 +66,8 @@ class Progress:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         states.check_keys(state, "said", "num_stable", "reason")
         said_N = states.like(state, "said", self._said_N)
-        self.num_stable, self.reason = (
-            states.whole(state, "num_stable"),
-            states.text(state, "reason"),
-        )
+        self.num_stable = states.whole(state, "num_stable")
+        self.reason = states.text(state, "reason")
         self._said_N = said_N.clone()
 
 
@@ -117,13 +115,11 @@ class Asking:
             raise LudusError(
                 f"the strategy {kind} failed: {type(error).__name__}: {error}; mend it and resume"
             ) from error
-        is_whole = isinstance(found, Tensor) and not found.dtype.is_floating_point
-        if not is_whole or tuple(found.shape) != (count,):
-            given = (
-                f"{found.dtype} of {tuple(found.shape)}"
-                if isinstance(found, Tensor)
-                else f"a {type(found).__name__}"
-            )
+        is_tensor = isinstance(found, Tensor)
+        given = (
+            f"{found.dtype} of {tuple(found.shape)}" if is_tensor else f"a {type(found).__name__}"
+        )
+        if not is_tensor or found.dtype.is_floating_point or tuple(found.shape) != (count,):
             raise LudusError(
                 f"the strategy {kind} chose {given}; let it return a tensor of {count} whole numbers, rows of"
                 " the view"
@@ -190,11 +186,8 @@ class Asking:
             return
         how = "uniform" if self._is_drawn(number) else kind_of(config.strategy)
         record_asked(
-            run.files, rows_A, labels_A, number=number, how=how, examples=self._examples, pool=self._pool,
-            num_classes=self._answers.labels.num_classes, model=config.model,
-            class_names=getattr(config.oracle, "class_names", None),
-            # With any other oracle the targets in the data may be placeholders.
-            has_true_targets=kind_of(config.oracle) == "known",
+            run.files, rows_A, labels_A, number=number, how=how, config=config, examples=self._examples,
+            pool=self._pool, num_classes=self._answers.labels.num_classes,
         )  # fmt: skip
 
     def is_over(self, run: Run) -> bool:

@@ -12,10 +12,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from ludus.active.config import ActiveConfig
 from ludus.active.examples import PoolExamples
 from ludus.active.labelling.queries import picture_of
+from ludus.active.labelling.showing import shrunk
 from ludus.active.pool import Pool
-from ludus.active.records import ASKED, RANKING, Candidate, Example, QueryRecord, Ranking, Record
+from ludus.active.records import ASKED, RANKING, Candidate, Example, QueryRecord, Ranking
+from ludus.config.sections import kind_of
 from ludus.core.services import Files
 from ludus.show.png import png
 from ludus.store.strict_json import dump_json
@@ -28,36 +31,24 @@ _WIDEST = 32
 
 
 def record_asked(
-    files: Files,
-    rows_A: Tensor,
-    labels_A: Tensor,
-    *,
-    number: int,
-    how: str,
-    examples: PoolExamples,
-    pool: Pool,
-    num_classes: int | None,
-    class_names: Sequence[str] | None,
-    has_true_targets: bool,
-    model: object,
-) -> None:
-    """Write the queries of round `number`; `model` is the network's config, which may give an image shape."""
-    has_classes = num_classes is not None and num_classes <= _MOST_CLASSES
+    files: Files, rows_A: Tensor, labels_A: Tensor, *, number: int, how: str, config: ActiveConfig,
+    examples: PoolExamples, pool: Pool, num_classes: int | None,
+) -> None:  # fmt: skip
+    """Write the queries of round `number`; the config of the network may give an image shape."""
+    names = getattr(config.oracle, "class_names", None)
+    # With any other oracle the targets in the data may be placeholders.
+    targets = examples.targets_in_memory if kind_of(config.oracle) == "known" else None
     record = QueryRecord(
         format=1,
         round=number,
         how=how,
         num_asked=len(rows_A),
-        class_names=None if class_names is None else list(class_names),
-        labelled_by_class=_counts(pool.labels, num_classes) if has_classes else None,
-        pool_by_class=(
-            _counts(examples.targets_in_memory, num_classes)
-            if has_classes and has_true_targets
-            else None
-        ),
-        examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, model),
+        class_names=None if names is None else list(names),
+        labelled_by_class=_counts(pool.labels, num_classes),
+        pool_by_class=_counts(targets, num_classes),
+        examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, config.model),
     )
-    _write(files, ASKED.format(number), record)
+    files.write(ASKED.format(number), dump_json(record.model_dump(mode="json")))
 
 
 def record_ranking(
@@ -80,15 +71,12 @@ def record_ranking(
         )
         for place in order
     ]
-    _write(files, RANKING, Ranking(format=1, by=by, candidates=candidates))
-
-
-def _write(files: Files, name: str, record: Record) -> None:
-    files.write(name, dump_json(record.model_dump(mode="json")))
+    ranking = Ranking(format=1, by=by, candidates=candidates)
+    files.write(RANKING, dump_json(ranking.model_dump(mode="json")))
 
 
 def _counts(classes: Tensor | None, num_classes: int | None) -> list[int] | None:
-    if classes is None or num_classes is None:
+    if classes is None or num_classes is None or num_classes > _MOST_CLASSES:
         return None
     classes = classes.reshape(-1).long()
     # A pool that people label may have numbers in place of targets.
@@ -128,14 +116,9 @@ def _thumbnail(picture_CHW: Tensor) -> str:
     pixels_CHW = picture_CHW[:3].double().nan_to_num()
     if not is_coloured:
         pixels_CHW = pixels_CHW.mean(0, keepdim=True)
-    height, width = pixels_CHW.shape[1:]
-    scale = max(height, width) / _WIDEST
-    if scale > 1:
-        size = max(round(height / scale), 1), max(round(width / scale), 1)
-        pixels_CHW = torch.nn.functional.adaptive_avg_pool2d(pixels_CHW, size)
-    low, high = pixels_CHW.min(), pixels_CHW.max()
-    share_CHW = (pixels_CHW - low) / (high - low if high > low else 1.0)
-    bytes_HWC = (share_CHW * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous()
+    bytes_HWC = (
+        (shrunk(pixels_CHW, _WIDEST) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous()
+    )
     height, width, channels = bytes_HWC.shape
     data = bytes(bytes_HWC.flatten().tolist())
     return base64.b64encode(png(data, width=width, height=height, channels=channels)).decode()

@@ -31,16 +31,20 @@ def shown(queries: Queries, place: int) -> str:
 
 def as_blocks(picture_CHW: Tensor) -> str:
     """Return an image in five shades of grey, two characters per pixel; a large one is downscaled."""
-    grey_HW = picture_CHW[:3].float().nan_to_num().mean(0)
-    height, width = grey_HW.shape
-    scale = max(height, width) / _WIDEST
-    if scale > 1:
-        size = max(round(height / scale), 1), max(round(width / scale), 1)
-        grey_HW = torch.nn.functional.adaptive_avg_pool2d(grey_HW[None, None], size)[0, 0]
-    low, high = grey_HW.min(), grey_HW.max()
-    share_HW = (grey_HW - low) / (high - low if high > low else 1.0)
+    share_HW = shrunk(picture_CHW[:3].float().nan_to_num().mean(0, keepdim=True), _WIDEST)[0]
     places = (share_HW * (len(_SHADES) - 1)).round().long().tolist()
     return "\n".join("".join(2 * _SHADES[place] for place in line).rstrip() for line in places)
+
+
+def shrunk(pixels_CHW: Tensor, widest: int) -> Tensor:
+    """Return an image of at most this many pixels a side, contrast-stretched to 0 to 1."""
+    height, width = pixels_CHW.shape[1:]
+    scale = max(height, width) / widest
+    if scale > 1:
+        size = max(round(height / scale), 1), max(round(width / scale), 1)
+        pixels_CHW = torch.nn.functional.adaptive_avg_pool2d(pixels_CHW, size)
+    low, high = pixels_CHW.min(), pixels_CHW.max()
+    return (pixels_CHW - low) / (high - low if high > low else 1.0)
 
 
 def _as_numbers(numbers: Tensor, columns: list[str] | None) -> str:

@@ -54,15 +54,16 @@ class Candidates:
         if not models:
             raise ConfigError("an empty list of models was given; give one model at least")
         for one in models:
-            if not isinstance(one, Model | nn.Module) and hasattr(one, "predict_proba"):
+            if isinstance(one, Model | nn.Module):
+                continue
+            if hasattr(one, "predict_proba"):
                 raise ConfigError(
                     f"a {type(one).__name__} is no model yet; give ludus.active.Classifier("
                     "it, classes=...)"
                 )
-            if not isinstance(one, Model | nn.Module):
-                raise ConfigError(
-                    f"a {type(one).__name__} is no model; give a torch network, a Model, or a list of them"
-                )
+            raise ConfigError(
+                f"a {type(one).__name__} is no model; give a torch network, a Model, or a list of them"
+            )
         self.given = [Model(one) if isinstance(one, nn.Module) else one for one in models]  # type: ignore[misc]
         self._heads = {}
 
@@ -83,24 +84,24 @@ class Candidates:
         if config.new_head is not None:
             self._renew_heads(config.new_head, config.seed)
         self.models = list(self._sources)
-        self._are_trained = [_is_trained(one, config) for one in self._sources]
+        has_head = config.new_head is not None
+        self._are_trained = [one.is_loaded or has_head for one in self._sources]
         if members > 1:
-            self.models = [_as_committee(one, members, config) for one in self._sources]
-            for model in self.models:
-                model.module.to(device)
+            for place, is_trained in enumerate(self._are_trained):
+                with forked(derive(config.seed, "committee")):
+                    made = make_committee(self.models[place], members, is_trained=is_trained)
+                made.module.to(device)
+                self.models[place] = made
         if config.starting_checkpoint is not None:
-            self._load_start(config.starting_checkpoint)
+            if len(self.models) > 1:
+                raise ConfigError(
+                    f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the"
+                    " weights of each yourself, and use start: cold"
+                )
+            _load(self.models[0], config.starting_checkpoint, "'starting_checkpoint'")
         if len(self.models) > 1 or config.start != "warm":
             self._begun.keep(self.models)
         self.chosen = self.place_of(self.wanted or 0)
-
-    def _load_start(self, place: str) -> None:
-        if len(self.models) > 1:
-            raise ConfigError(
-                f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the weights"
-                " of each yourself, and use start: cold"
-            )
-        _load(self.models[0], place, "'starting_checkpoint'")
 
     def _renew_heads(self, outputs: int, seed: int) -> None:
         # A script's model that is prepared again already has its new head: the old one is stored.
@@ -227,13 +228,10 @@ class Candidates:
         return states.whole(saved, "chosen", at_most=max(len(self.models) - 1, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        scores = list(self.scores)
         return {
-            "chosen": self.chosen,
-            "is_set": self.wanted is not None,
-            "scores": scores,
-            "begun": self._begun.state(),
-        }
+            "chosen": self.chosen, "is_set": self.wanted is not None,
+            "scores": list(self.scores), "begun": self._begun.state(),
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         states.check_keys(state, "chosen", "is_set", "scores", "begun")
@@ -261,13 +259,3 @@ def _load(model: Model, place: str, what: str) -> None:
         model.load_model(place)
     except LudusError as error:
         raise ConfigError(f"{what}: {error}") from None
-
-
-def _is_trained(model: Model, config: ActiveConfig) -> bool:
-    return model.is_loaded or config.new_head is not None
-
-
-def _as_committee(model: Model, members: int, config: ActiveConfig) -> Model:
-    is_trained = _is_trained(model, config)
-    with forked(derive(config.seed, "committee")):
-        return make_committee(model, members, None, is_trained=is_trained)

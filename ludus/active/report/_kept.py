@@ -9,7 +9,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ludus.active.records import Record, read
+from pydantic import ValidationError
+
+from ludus.active.records import Record
 from ludus.core.errors import LudusError
 from ludus.show.report.charts import text
 from ludus.show.report.curves import run_labels
@@ -38,10 +40,15 @@ def records(run: ReportedRun, kind: type[R], names: Sequence[str]) -> tuple[list
     found, wrong = [], []
     for name in names:
         try:
-            found.append(read(kind, run.read_json(name), source=name))
+            found.append(kind.model_validate(run.read_json(name)))
         except LudusError as error:
-            wrong.append(f'<p class="warn">{text(error)}; it is left out here.</p>')
-    return found, "".join(wrong)
+            wrong.append(str(error))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "it"
+            wrong.append(f"{name} is not as the run wrote it: {where}: {first['msg']}")
+    sentences = (f'<p class="warn">{text(one)}; it is left out here.</p>' for one in wrong)
+    return found, "".join(sentences)
 
 
 def section(

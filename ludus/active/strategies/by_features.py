@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from ludus.active.scoring import Need
 from ludus.active.spread import k_center, k_means, k_means_plus_plus, mean_distance
-from ludus.active.strategy import Strategy, Table, View
+from ludus.active.strategy import Strategy, View
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 
@@ -69,14 +69,7 @@ class Badge(Strategy):
 
     def choose(self, view: View, count: int) -> Tensor:
         """Return rows sampled by k-means++ on their gradient embeddings."""
-        log_probs, features = Table(len(view.rows)), Table(len(view.rows))
-        for seen in view.seen(view.rows, self.needs):
-            assert seen.log_probs is not None
-            assert seen.features is not None
-            log_probs.append(seen.log_probs)
-            features.append(seen.features)
-        places = badge(log_probs.filled(), features.filled(), count, generator=view.generator)
-        return view.rows[places]
+        return view.rows[badge(*view.outputs(view.rows), count, generator=view.generator)]
 
 
 def badge(

@@ -25,7 +25,7 @@ _CHUNK = 4096
 class PredictionScore(ScoreStrategy):
     """A score of the predicted class probabilities alone."""
 
-    function: ClassVar[Callable[[Tensor], Tensor]]
+    function: ClassVar[Callable[..., Tensor]]
     """Takes (B, C) log probabilities, or (T, B, C) of several samples or members."""
 
     def score(self, seen: PoolBatch) -> Tensor:

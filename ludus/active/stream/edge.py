@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.active.drift.simulator import Simulator, StreamEnded
+from ludus.active.drift.shifts import Simulator, StreamEnded
 from ludus.active.stream.config import StreamConfig
 from ludus.active.stream.judge import Judge
 from ludus.active.stream.link import Asking, Link, Stopped

@@ -6,7 +6,7 @@ The least recently heard edge is evicted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -73,47 +73,35 @@ class Watch:
         self._last_verdict = states.mapping(state, "last_verdict")
 
 
-class Edges(Mapping[str, Watch]):
+class Edges(dict[str, Watch]):
     """Edges by name, least recently heard first; a part."""
 
     def __init__(self, watch: Callable[[str], Watch]) -> None:
+        super().__init__()
         self._watch = watch
         """Makes the Watch of an edge, given its life."""
-        self._known: dict[str, Watch] = {}
-
-    def __getitem__(self, name: str) -> Watch:
-        return self._known[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
 
     def meet(self, message: Message) -> bool:
         """Register the edge that introduces itself; return whether it is new."""
         name, life = word(message, "edge"), word(message, "life")
-        if name in self._known and self._known[name].life == life:
+        if name in self and self[name].life == life:
             return False
-        self._known.pop(name, None)
-        self._known[name] = self._watch(life)
-        while len(self._known) > MOST_EDGES:
-            self._known.pop(next(iter(self._known)))
+        self.pop(name, None)
+        self[name] = self._watch(life)
+        while len(self) > MOST_EDGES:
+            self.pop(next(iter(self)))
         return True
 
     def hear(self, message: Message) -> None:
         """Mark the sender, if known, as the most recently heard."""
-        name = message.header.get("edge")
-        if isinstance(name, str) and name in self._known:
-            found = self._known[name]
-            if found.life == message.header.get("life"):
-                del self._known[name]
-                self._known[name] = found
+        name, life = message.header.get("edge"), message.header.get("life")
+        if isinstance(name, str) and name in self and self[name].life == life:
+            self[name] = self.pop(name)
 
     def of(self, message: Message) -> Watch:
         """Return the Watch of the sender of a message."""
         name, life = word(message, "edge"), word(message, "life")
-        found = self._known.get(name)
+        found = self.get(name)
         if found is None:
             raise LudusError(
                 f"the datacenter knows {MOST_EDGES} edges at most, and so many others have spoken since"
@@ -126,16 +114,16 @@ class Edges(Mapping[str, Watch]):
         return found
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: one.state_dict() for name, one in self._known.items()}
+        return {name: one.state_dict() for name, one in self.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a saved state in place."""
-        self._known = {}
+        self.clear()
         for name in state:
             saved = states.mapping(state, name)
             with states.within(name):
-                self._known[name] = self._watch(states.text(saved, "life"))
-                self._known[name].load_state_dict(saved)
+                self[name] = self._watch(states.text(saved, "life"))
+                self[name].load_state_dict(saved)
 
 
 def word(message: Message, key: str) -> str:

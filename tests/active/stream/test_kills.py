@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.active.drift.simulator import Simulator
+from ludus.active.drift.shifts import Simulator
 from ludus.active.drift.trigger import Trigger
 from ludus.active.stream import retrainer
 from ludus.active.stream.config import read_stream_config
