@@ -53,7 +53,8 @@ class PoolExamples:
         # Files opened at the first read here must not be shared with the worker processes.
         self._here = apart(self.dataset) if workers else self.dataset
         # Read here, so that a mistake in the data is reported before the first query.
-        self.has_targets = _has_target(self._item(0))
+        first = self._item(0)
+        self.has_targets = isinstance(first, tuple | list) and len(first) > 1
 
     def _item(self, row: int) -> Any:
         if self._tensors is not None:
@@ -104,8 +105,7 @@ class PoolExamples:
     @property
     def targets_in_memory(self) -> Tensor | None:
         """All targets, if they are in memory."""
-        is_here = self._tensors is not None and self.has_targets
-        return self._tensors[1].cpu() if is_here and self._tensors is not None else None
+        return None if self._tensors is None or not self.has_targets else self._tensors[1].cpu()
 
     def stream(self, rows: Tensor, *, batch_size: int) -> Iterator[tuple[Tensor, Any]]:
         """Return batches of these rows and their inputs on the device."""
@@ -203,10 +203,6 @@ def apart(dataset: Dataset[Any]) -> Dataset[Any]:
         elif isinstance(value, list) and any(isinstance(one, Dataset) for one in value):
             setattr(found, name, [apart(one) if isinstance(one, Dataset) else one for one in value])
     return found
-
-
-def _has_target(item: object) -> bool:
-    return isinstance(item, tuple | list) and len(item) > 1
 
 
 class Unread:

@@ -26,6 +26,9 @@ Weights = Annotated[list[NonNegativeFloat], Field(min_length=1)]
 class Shift(Protocol):
     """Class probabilities by step; a function of the step alone, independent of earlier calls."""
 
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return (C,) probabilities at a step, counted from 0; each step has its own generator."""
 
@@ -43,7 +46,7 @@ def distribution(weights: list[float], num_classes: int, key: str) -> Tensor:
 
 
 @register("shift", "static")
-class Static:
+class Static(Shift):
     """A constant distribution."""
 
     class Config(StrictConfig):
@@ -54,18 +57,15 @@ class Static:
         weights: Weights | None
         """The relative weight of each class; null: all alike."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the constant distribution."""
-        weights = self._config.weights
+        weights = self.config.weights
         weights = [1.0] * num_classes if weights is None else weights
         return distribution(weights, num_classes, "weights")
 
 
 @register("shift", "random_uniform")
-class RandomUniform:
+class RandomUniform(Shift):
     """Weights sampled uniformly from 0 to 1, independently for each step."""
 
     class Config(StrictConfig):
@@ -74,9 +74,6 @@ class RandomUniform:
         kind: Literal["random_uniform"]
         """At each step every class gets a weight sampled uniformly from 0 to 1."""
 
-    def __init__(self, config: Config) -> None:
-        pass
-
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the sampled weights divided by their sum."""
         drawn_C = 1 - torch.rand(num_classes, dtype=torch.float64, generator=generator)
@@ -84,7 +81,7 @@ class RandomUniform:
 
 
 @register("shift", "linear_shift")
-class LinearShift:
+class LinearShift(Shift):
     """A linear shift in `period` steps, back in as many, repeated."""
 
     class Config(StrictConfig):
@@ -99,12 +96,9 @@ class LinearShift:
         period: Positive
         """Number of steps of the shift; the way back takes as many."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the mixture at a step."""
-        config = self._config
+        config = self.config
         phase = step % (2 * config.period)
         share = min(phase, 2 * config.period - phase) / config.period
         start_C = distribution(config.start, num_classes, "start")
@@ -112,7 +106,7 @@ class LinearShift:
 
 
 @register("shift", "hard_switch")
-class HardSwitch:
+class HardSwitch(Shift):
     """Each distribution lasts exactly `period` steps; the first follows the last."""
 
     class Config(StrictConfig):
@@ -125,12 +119,9 @@ class HardSwitch:
         period: Positive
         """Number of steps that each of them lasts."""
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
-
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the distribution of the step's period."""
-        config = self._config
+        config = self.config
         place = step // config.period % len(config.distributions)
         return distribution(config.distributions[place], num_classes, f"distributions.{place}")
 

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Any, Literal
 
 from ludus.active.stream.config import LinkConfig, RetrainingConfig, StreamConfig
 from ludus.active.stream.datacenter import Datacenter
@@ -23,11 +23,18 @@ from ludus.store.local import LocalStorage
 _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-@register("program", "edge")
-class EdgeProgram:
-    """Processes a stream."""
+class StreamProgram:
+    """A program of `ludus stream`, made of its config."""
 
     command = "stream"
+
+    def __init__(self, config: Any) -> None:
+        self._config = config
+
+
+@register("program", "edge")
+class EdgeProgram(StreamProgram):
+    """Processes a stream."""
 
     class Config(StreamConfig, FileConfig):
         """The edge, in a separate process."""
@@ -36,9 +43,6 @@ class EdgeProgram:
         """A stream whose model is retrained by a datacenter."""
         link: LinkConfig
         """How the datacenter is reached."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
 
     def run(self, root: str) -> None:
         """Process the stream to its end; work begun in this root is resumed."""
@@ -51,10 +55,8 @@ class EdgeProgram:
 
 
 @register("program", "datacenter")
-class DatacenterProgram:
+class DatacenterProgram(StreamProgram):
     """Answers edges over loopback."""
-
-    command = "stream"
 
     class Config(RetrainingConfig, FileConfig):
         """The datacenter, in a separate process."""
@@ -66,9 +68,6 @@ class DatacenterProgram:
         ends_with_edge: bool
         """Whether it exits when an edge has finished its stream and no other is connected; else it
         waits for the next."""
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
 
     def run(self, root: str) -> None:
         """Serve until stopped; work begun in this root is resumed."""
@@ -91,10 +90,8 @@ class DatacenterProgram:
 
 
 @register("program", "standalone")
-class StandaloneProgram:
+class StandaloneProgram(StreamProgram):
     """Processes a stream and retrains its model in the same process."""
-
-    command = "stream"
 
     class Config(FileConfig):
         """Edge and datacenter in one process."""
@@ -122,9 +119,6 @@ class StandaloneProgram:
                         f"'edge.{key}' and 'datacenter.training.{key}' are not the same, so the stream could"
                         " show what the datacenter tests on; make them agree"
                     )
-
-    def __init__(self, config: Config) -> None:
-        self._config = config
 
     def run(self, root: str) -> None:
         """Process the stream; work begun in this root is resumed."""
