@@ -99,6 +99,10 @@ class Trigger:
         self.num_retrainings += 1
         self.num_high = 0
 
+    def record(self, *, is_retrained: bool) -> None:
+        """Record that the model was retrained, or that this failed."""
+        (self.retrained if is_retrained else self.not_retrained)()
+
     def reset(self) -> None:
         """Drop the statistics of earlier windows; the number of retrainings is kept."""
         self.num_high = 0

@@ -115,12 +115,10 @@ class Candidates:
     def check_alike(self, inputs: Inputs) -> None:
         """Raise ConfigError unless all models have the same output shape."""
         shapes = []
-        for model in self.models:
+        for model, is_trained in zip(self.models, self._are_trained, strict=True):
             with torch.no_grad(), model.evaluating(), forked(0):
                 shapes.append(tuple(model(inputs).shape[1:]))
-        for model, is_trained in zip(self.models, self._are_trained, strict=True):
-            if isinstance(model, Committee):
-                with torch.no_grad(), model.evaluating(), forked(0):
+                if isinstance(model, Committee):
                     check_members(model, inputs, is_trained=is_trained)
         for place, head in self._heads.items():
             with torch.no_grad(), self._sources[place].evaluating(), forked(0):

@@ -104,7 +104,11 @@ class Edge:
         config = self.config
         if self.update < 0:
             # Without a first model there is nothing to predict with, so the datacenter must answer here.
-            self._take(self._met())
+            try:
+                self._take(self._asking.introduce())
+            except LinkLost as error:
+                told = f"{error}; start the datacenter first, and then the edge"
+                raise LudusError(told) from None
             self._save()
         elif self.simulator.step >= config.num_steps:
             self._tell(
@@ -129,12 +133,6 @@ class Edge:
             f" {self._storage.place}/{_LOG}"
         )
         self._ask("normal", {"step": self.simulator.step, "is_last": True}, waits=False)
-
-    def _met(self) -> Message:
-        try:
-            return self._asking.introduce()
-        except LinkLost as error:
-            raise LudusError(f"{error}; start the datacenter first, and then the edge") from None
 
     def _introduction(self) -> dict[str, Any]:
         config = self.config

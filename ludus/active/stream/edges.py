@@ -43,10 +43,7 @@ class Watch:
     def reset(self, number: int, *, is_retrained: bool) -> None:
         """Record, once for each number, that the edge's model was retrained, or that this failed."""
         if self.trigger is not None and number != self._last_reset:
-            if is_retrained:
-                self.trigger.retrained()
-            else:
-                self.trigger.not_retrained()
+            self.trigger.record(is_retrained=is_retrained)
         self._last_reset = number
 
     def state_dict(self) -> dict[str, Any]:

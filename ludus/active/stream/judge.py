@@ -47,10 +47,8 @@ class Judge:
         if self._trigger is None:
             self._owed = is_retrained
             self._tell_owed()
-        elif is_retrained:
-            self._trigger.retrained()
         else:
-            self._trigger.not_retrained()
+            self._trigger.record(is_retrained=is_retrained)
 
     def _tell_owed(self) -> None:
         """Send a pending reset; the datacenter counts it once, so it is resent if the answer was lost."""
