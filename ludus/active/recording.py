@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ludus.active.config import ActiveConfig
 from ludus.active.examples import PoolExamples
-from ludus.active.labelling.queries import picture_of
-from ludus.active.labelling.showing import shrunk
+from ludus.active.labelling.queries import picture_of, shrunk
 from ludus.active.pool import Pool
-from ludus.active.records import ASKED, RANKING, Candidate, Example, QueryRecord, Ranking
+from ludus.active.records import ASKED, Example, QueryRecord
 from ludus.config.sections import kind_of
 from ludus.core.services import Files
 from ludus.show.png import png
@@ -49,30 +47,6 @@ def record_asked(
         examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, config.model),
     )
     files.write(ASKED.format(number), dump_json(record.model_dump(mode="json")))
-
-
-def record_ranking(
-    files: Files,
-    names: Sequence[str],
-    scores: Sequence[float],
-    parameters: Sequence[int],
-    *,
-    by: str,
-    taken: int,
-) -> None:
-    """Write the candidates by score; ties stay in order."""
-    order = sorted(range(len(names)), key=lambda place: (-scores[place], place))
-    candidates = [
-        Candidate(
-            name=names[place],
-            score=scores[place] if math.isfinite(scores[place]) else None,
-            parameters=parameters[place],
-            is_taken=place == taken,
-        )
-        for place in order
-    ]
-    ranking = Ranking(format=1, by=by, candidates=candidates)
-    files.write(RANKING, dump_json(ranking.model_dump(mode="json")))
 
 
 def _counts(classes: Tensor | None, num_classes: int | None) -> list[int] | None:

@@ -26,9 +26,6 @@ Weights = Annotated[list[NonNegativeFloat], Field(min_length=1)]
 class Shift(Protocol):
     """Class probabilities by step; a function of the step alone, independent of earlier calls."""
 
-    def __init__(self, config: Any) -> None:
-        self.config = config
-
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return (C,) probabilities at a step, counted from 0; each step has its own generator."""
 
@@ -46,7 +43,7 @@ def distribution(weights: list[float], num_classes: int, key: str) -> Tensor:
 
 
 @register("shift", "static")
-class Static(Shift):
+class Static:
     """A constant distribution."""
 
     class Config(StrictConfig):
@@ -57,15 +54,18 @@ class Static(Shift):
         weights: Weights | None
         """The relative weight of each class; null: all alike."""
 
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the constant distribution."""
-        weights = self.config.weights
+        weights = self._config.weights
         weights = [1.0] * num_classes if weights is None else weights
         return distribution(weights, num_classes, "weights")
 
 
 @register("shift", "random_uniform")
-class RandomUniform(Shift):
+class RandomUniform:
     """Weights sampled uniformly from 0 to 1, independently for each step."""
 
     class Config(StrictConfig):
@@ -74,6 +74,9 @@ class RandomUniform(Shift):
         kind: Literal["random_uniform"]
         """At each step every class gets a weight sampled uniformly from 0 to 1."""
 
+    def __init__(self, config: Config) -> None:
+        pass
+
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the sampled weights divided by their sum."""
         drawn_C = 1 - torch.rand(num_classes, dtype=torch.float64, generator=generator)
@@ -81,7 +84,7 @@ class RandomUniform(Shift):
 
 
 @register("shift", "linear_shift")
-class LinearShift(Shift):
+class LinearShift:
     """A linear shift in `period` steps, back in as many, repeated."""
 
     class Config(StrictConfig):
@@ -96,9 +99,12 @@ class LinearShift(Shift):
         period: Positive
         """Number of steps of the shift; the way back takes as many."""
 
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the mixture at a step."""
-        config = self.config
+        config = self._config
         phase = step % (2 * config.period)
         share = min(phase, 2 * config.period - phase) / config.period
         start_C = distribution(config.start, num_classes, "start")
@@ -106,7 +112,7 @@ class LinearShift(Shift):
 
 
 @register("shift", "hard_switch")
-class HardSwitch(Shift):
+class HardSwitch:
     """Each distribution lasts exactly `period` steps; the first follows the last."""
 
     class Config(StrictConfig):
@@ -119,9 +125,12 @@ class HardSwitch(Shift):
         period: Positive
         """Number of steps that each of them lasts."""
 
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
     def at(self, step: int, num_classes: int, generator: torch.Generator) -> Tensor:
         """Return the distribution of the step's period."""
-        config = self.config
+        config = self._config
         place = step // config.period % len(config.distributions)
         return distribution(config.distributions[place], num_classes, f"distributions.{place}")
 

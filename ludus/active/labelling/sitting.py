@@ -9,8 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ludus.active.labelling.answering import Words, has_new_answers, read_answers
-from ludus.active.labelling.queries import Queries, read_queries
-from ludus.active.labelling.showing import as_csv, shown
+from ludus.active.labelling.queries import Queries, as_csv, read_queries, shown
 from ludus.active.oracle import JOURNAL, Answers, Labels
 from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, say

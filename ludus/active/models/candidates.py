@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ludus.active.config import ActiveConfig, CandidateConfig
 from ludus.active.models.beginnings import Beginnings
 from ludus.active.models.committee import Committee, check_members, make_committee
 from ludus.active.models.heads import Head
-from ludus.active.recording import record_ranking
+from ludus.active.records import RANKING, Candidate, Ranking
 from ludus.active.scoring import Scorer
 from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
@@ -23,6 +24,7 @@ from ludus.data.batches.memory import Batches
 from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.seeds import derive, forked
 from ludus.show.terminal import warn
+from ludus.store.strict_json import dump_json
 from ludus.supervised.preflight import make_model
 
 
@@ -196,17 +198,29 @@ class Candidates:
 
     def record(self, files: Files, selection: Selection) -> None:
         """Write the ranking to the run's directory, for the report."""
-        sizes = [self._parameters_of(place) for place in range(len(self.models))]
-        record_ranking(files, self.names, self.scores, sizes, by=selection, taken=self.chosen)
+        candidates = [
+            Candidate(
+                name=self.names[place],
+                score=self.scores[place] if math.isfinite(self.scores[place]) else None,
+                parameters=self._parameters_of(place),
+                is_taken=place == self.chosen,
+            )
+            for place in self._ranked()
+        ]
+        ranking = Ranking(format=1, by=selection, candidates=candidates)
+        files.write(RANKING, dump_json(ranking.model_dump(mode="json")))
+
+    def _ranked(self) -> list[int]:
+        """Return the indices of the candidates by score, the best first; ties stay in order."""
+        return sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
 
     def _parameters_of(self, place: int) -> int:
         return sum(one.numel() for one in self.models[place].module.parameters())
 
     def table(self, selection: Selection | None) -> str:
         """Return the candidates by rank, one line each, with score and number of parameters."""
-        ranked = sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
         rows = [("rank", "candidate", str(selection), "parameters")]
-        for rank, place in enumerate(ranked, start=1):
+        for rank, place in enumerate(self._ranked(), start=1):
             size, score = f"{self._parameters_of(place):,}", f"{self.scores[place]:.6f}"
             rows.append((f"{rank}", self.names[place], score, size))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]

@@ -19,7 +19,7 @@ from torch import Tensor
 from ludus.active.drift.shifts import Simulator, StreamEnded
 from ludus.active.stream.config import StreamConfig
 from ludus.active.stream.judge import Judge
-from ludus.active.stream.link import Asking, Link, Stopped
+from ludus.active.stream.link import Link, Requests, Stopped
 from ludus.active.stream.predictor import Predictor
 from ludus.active.stream.retrainer import training_pool
 from ludus.active.stream.stored_state import StoredState
@@ -69,14 +69,14 @@ class Edge:
         storage.make_root()
         self._held = StoredState(storage, "edge")
         self._load()
-        self._asking = Asking(
+        self._requests = Requests(
             link,
             self._introduction(),
             waits=config.wait_for_update,
             is_over=self.is_over,
             tell=tell,
         )
-        self._asking.update = self.update
+        self._requests.update = self.update
 
     @property
     def update(self) -> int:
@@ -105,7 +105,7 @@ class Edge:
         if self.update < 0:
             # Without a first model there is nothing to predict with, so the datacenter must answer here.
             try:
-                self._take(self._asking.introduce())
+                self._take(self._requests.introduce())
             except LinkLost as error:
                 told = f"{error}; start the datacenter first, and then the edge"
                 raise LudusError(told) from None
@@ -206,7 +206,7 @@ class Edge:
 
     def _take(self, answer: Message) -> None:
         name = self._predictor.take(answer)
-        self._asking.update = self.update
+        self._requests.update = self.update
         self._tell(f"the model is {name}, update {self.update}")
 
     def _ask(
@@ -214,7 +214,7 @@ class Edge:
         *, waits: bool | None = None,
     ) -> Message | None:  # fmt: skip
         try:
-            return self._asking.ask(kind, header, tensors, waits=waits)
+            return self._requests.ask(kind, header, tensors, waits=waits)
         except (Stopped, LinkLost):
             raise
         except LudusError as error:

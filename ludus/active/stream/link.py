@@ -91,7 +91,7 @@ class Stopped(LudusError):
     """The edge was stopped while it waited; the request is repeated when it resumes."""
 
 
-class Asking:
+class Requests:
     """Sends an edge's messages with its identity; after a lost connection it introduces itself again."""
 
     def __init__(

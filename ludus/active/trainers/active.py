@@ -146,8 +146,9 @@ class ActiveTrainer(BaseTrainer):
         self._check_measured()
         self.progress = Progress(config.stopping, self.pool.size)
         self.asking = Asking(
-            config, self.examples, self.pool, strategy=self.strategy, oracle=oracle,
-            answers=self.answers, progress=self.progress, scorer=lambda: self._scorer(self.model),
+            config=config, examples=self.examples, pool=self.pool, strategy=self.strategy,
+            oracle=oracle, answers=self.answers, progress=self.progress,
+            scorer=lambda: self._scorer(self.model),
         )  # fmt: skip
         self._renew()
 
