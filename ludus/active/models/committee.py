@@ -69,11 +69,7 @@ class Committee(Model):
 
     def evaluation_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
         """Return the loss of the committee as a whole."""
-        assert self.loss is not None
-        inputs, targets = batch
-        outputs = self.module(inputs)
-        loss = compute_loss(self.loss, outputs, targets)
-        return {"loss": loss, "correct": count_correct(self.loss, outputs, targets)}
+        return super().training_step(batch, batch_idx)
 
 
 def make_committee(model: Model, count: int, *, is_trained: bool = False) -> Committee:
