@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -429,3 +429,11 @@ class Current:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self._get().load_state_dict(state)
+
+    def inexact_because(self) -> Sequence[str]:
+        ask = getattr(self._get(), "inexact_because", None)
+        return ask() if callable(ask) else ()
+
+    @property
+    def engine_notes(self) -> Sequence[str]:
+        return getattr(self._get(), "engine_notes", ())
