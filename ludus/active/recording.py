@@ -1,6 +1,6 @@
-"""Write the report's records of each round: some of the queries, and the class balance.
+"""Write the report's records of each round: some of the queries, the class balance, and the calibration.
 
-Shapes: A queried rows; C channels, H height, W width of an image.
+Shapes: A queried rows; C channels, H height, W width of an image. Calibration: N examples, C classes.
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ import math
 import torch
 from torch import Tensor
 
-from ludus.active.config import ActiveConfig
+from ludus.active.config import ActiveConfig, CalibrationConfig
+from ludus.active.drift.calibration import fit_temperature, mean_entropy, reliability
 from ludus.active.examples import PoolExamples
 from ludus.active.labelling.queries import picture_of, shrunk
 from ludus.active.pool import Pool
-from ludus.active.records import ASKED, Example, QueryRecord
+from ludus.active.records import ASKED, CURVE, Example, QueryRecord
+from ludus.active.scoring import log_probabilities
 from ludus.config.sections import kind_of
+from ludus.core import Run
 from ludus.core.services import Files
+from ludus.nn.model import Model
 from ludus.show.png import png
 from ludus.store.strict_json import dump_json
+from ludus.supervised.evaluator import SupervisedEvaluator
 
 _MOST_EXAMPLES = 12
 _MOST_NUMBERS = 8
@@ -47,6 +52,38 @@ def record_asked(
         examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, config.model),
     )
     files.write(ASKED.format(number), dump_json(record.model_dump(mode="json")))
+
+
+def measure_calibration(
+    config: CalibrationConfig, model: Model, *, test: SupervisedEvaluator,
+    validation: SupervisedEvaluator | None, run: Run,
+) -> dict[str, float]:  # fmt: skip
+    """Return ECE, MCE and entropy on the test data, and save this round's reliability curve."""
+    log_probs_NC, targets_N = _predicted(test, model)
+    plain = reliability(log_probs_NC, targets_N, bins=config.bins)
+    metrics = {
+        "test/ece": plain.ece,
+        "test/mce": plain.mce,
+        "test/entropy": mean_entropy(log_probs_NC),
+    }
+    curve: dict[str, object] = {"round": run.round("round"), "bins": plain.rows()}
+    if validation is not None and config.temperature:
+        temperature = fit_temperature(*_predicted(validation, model))
+        scaled = reliability(log_probs_NC / temperature, targets_N, bins=config.bins)
+        metrics |= {
+            "validation/temperature": temperature,
+            "test/ece_scaled": scaled.ece,
+            "test/mce_scaled": scaled.mce,
+        }
+        curve |= {"temperature": temperature, "scaled_bins": scaled.rows()}
+    if run.files is not None:
+        run.files.write(CURVE.format(run.round("round")), dump_json(curve))
+    return metrics
+
+
+def _predicted(data: SupervisedEvaluator, model: Model) -> tuple[Tensor, Tensor]:
+    outputs, targets = data.predict(model)
+    return log_probabilities(outputs, model.loss).double(), targets.reshape(-1).long()
 
 
 def _counts(classes: Tensor | None, num_classes: int | None) -> list[int] | None:

@@ -11,7 +11,6 @@ import torch
 from ludus.active.adapters.sklearn import Classifier, Refit, refusals
 from ludus.active.asking import Asking, Progress
 from ludus.active.config import ActiveConfig
-from ludus.active.drift.measured import measured
 from ludus.active.examples import PoolExamples
 from ludus.active.learn_set import LearnSet
 from ludus.active.models.candidates import Candidates
@@ -21,6 +20,7 @@ from ludus.active.oracles.automatic import Answer
 from ludus.active.plan import rounds
 from ludus.active.pool import Pool
 from ludus.active.preflight import check_batch_of_one, check_scoring, refuse_unread_layer
+from ludus.active.recording import measure_calibration
 from ludus.active.scoring import Need, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.short_config import expand_active, load_starting
@@ -404,7 +404,7 @@ class ActiveTrainer(BaseTrainer):
         if (calibration := self.config.calibration) is not None:
             ema, data = self.update.ema, self.evaluators
             with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
-                metrics |= measured(
+                metrics |= measure_calibration(
                     calibration, self.model, test=data["test"], validation=data.get("validation"),
                     run=run,
                 )  # fmt: skip
