@@ -106,13 +106,21 @@ class AverageEntropy:
         states.check_keys(state)
 
 
+class ByReferenceConfig(StrictConfig):
+    """The significance level of the test."""
+
+    kind: str
+    """The test."""
+    alpha: Alpha
+    """Significance level: drift is detected if the p-value is below this."""
+
+
 class ByReference:
     """Compares each window with the first one, the reference; a part."""
 
     kind = ""
 
-    def __init__(self, config: Any) -> None:
-        """`config` has the significance level `alpha`."""
+    def __init__(self, config: ByReferenceConfig) -> None:
         self.config = config
         self._reference_ND: Tensor | None = None
 
@@ -154,7 +162,7 @@ class ByReference:
 class Ks(ByReference):
     """The largest KS statistic over the features, between a window and the first one."""
 
-    class Config(StrictConfig):
+    class Config(ByReferenceConfig):
         """The significance level of the test."""
 
         kind: Literal["ks"]
@@ -172,14 +180,12 @@ class Ks(ByReference):
 class Mmd(ByReference):
     """The MMD of features between a window and the first one, with a permutation test."""
 
-    class Config(StrictConfig):
+    class Config(ByReferenceConfig):
         """The significance level and the permutations of the test."""
 
         kind: Literal["mmd"]
         """The squared maximum mean discrepancy of features, with an RBF kernel as wide as their median
         distance; it needs no true classes."""
-        alpha: Alpha
-        """Significance level: drift is detected if the p-value is below this."""
         permutations: Positive
         """Number of random permutations for the p-value, which is at least 1 / (permutations + 1)."""
 
@@ -191,6 +197,8 @@ class Mmd(ByReference):
                     f"'permutations' is {self.permutations}, so the p-value is {least:.3g} at least and never"
                     f" below 'alpha', {self.alpha:g}; raise one of them"
                 )
+
+    config: Config
 
     def compared(self, reference_ND: Tensor, now: Tensor, generator: torch.Generator) -> Compared:
         """Return the MMD and its p-value."""

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
 from ludus.active.stream.config import LinkConfig, RetrainingConfig, StreamConfig
 from ludus.active.stream.datacenter import Datacenter
@@ -23,18 +23,11 @@ from ludus.store.local import LocalStorage
 _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-class StreamProgram:
-    """A program of `ludus stream`, made of its config."""
+@register("program", "edge")
+class EdgeProgram:
+    """Processes a stream."""
 
     command = "stream"
-
-    def __init__(self, config: Any) -> None:
-        self._config = config
-
-
-@register("program", "edge")
-class EdgeProgram(StreamProgram):
-    """Processes a stream."""
 
     class Config(StreamConfig, FileConfig):
         """The edge, in a separate process."""
@@ -43,6 +36,9 @@ class EdgeProgram(StreamProgram):
         """A stream whose model is retrained by a datacenter."""
         link: LinkConfig
         """How the datacenter is reached."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
 
     def run(self, root: str) -> None:
         """Process the stream to its end; work begun in this root is resumed."""
@@ -55,8 +51,10 @@ class EdgeProgram(StreamProgram):
 
 
 @register("program", "datacenter")
-class DatacenterProgram(StreamProgram):
+class DatacenterProgram:
     """Answers edges over loopback."""
+
+    command = "stream"
 
     class Config(RetrainingConfig, FileConfig):
         """The datacenter, in a separate process."""
@@ -68,6 +66,9 @@ class DatacenterProgram(StreamProgram):
         ends_with_edge: bool
         """Whether it exits when an edge has finished its stream and no other is connected; else it
         waits for the next."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
 
     def run(self, root: str) -> None:
         """Serve until stopped; work begun in this root is resumed."""
@@ -90,8 +91,10 @@ class DatacenterProgram(StreamProgram):
 
 
 @register("program", "standalone")
-class StandaloneProgram(StreamProgram):
+class StandaloneProgram:
     """Processes a stream and retrains its model in the same process."""
+
+    command = "stream"
 
     class Config(FileConfig):
         """Edge and datacenter in one process."""
@@ -119,6 +122,9 @@ class StandaloneProgram(StreamProgram):
                         f"'edge.{key}' and 'datacenter.training.{key}' are not the same, so the stream could"
                         " show what the datacenter tests on; make them agree"
                     )
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
 
     def run(self, root: str) -> None:
         """Process the stream; work begun in this root is resumed."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -104,7 +104,7 @@ class DrawsStrategy(PredictionScore):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"draws"})
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: DrawsConfig) -> None:
         super().__init__(config)
         self.draws = config.draws
 
@@ -166,7 +166,7 @@ class CommitteeStrategy(PredictionScore):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"members"})
 
-    def __init__(self, config: Any) -> None:
+    def __init__(self, config: CommitteeConfig) -> None:
         super().__init__(config)
         self.members = config.members
 
