@@ -64,10 +64,10 @@ def _core_set(system: str, in_seconds: bool, num_rows: int) -> float:
     """Measure greedy k-centers."""
     features, labelled = _features(num_rows), _features(NUM_LABELLED, seed=1)
     if system == "ludus":
-        from ludus.active.strategies.core_set import core_set
+        from ludus.active.spread import k_center
 
-        core_set(features[:100], 2, covered=labelled[:10])
-        return _measured(lambda: core_set(features, NUM_QUERIES, covered=labelled), in_seconds)
+        k_center(features[:100], 2, covered=labelled[:10])
+        return _measured(lambda: k_center(features, NUM_QUERIES, covered=labelled), in_seconds)
     import numpy as np
     from skactiveml.pool import CoreSet
 
@@ -83,7 +83,7 @@ def _badge(system: str, in_seconds: bool, num_rows: int) -> float:
     """Measure k-means++ on gradient embeddings."""
     features, log_probs = _features(num_rows), _log_probs(num_rows)
     if system == "ludus":
-        from ludus.active.strategies.badge import badge
+        from ludus.active.strategies.by_features import badge
 
         draws = torch.Generator().manual_seed(0)
         badge(log_probs[:100], features[:100], 2, generator=draws)

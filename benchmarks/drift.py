@@ -71,7 +71,7 @@ def told_by(lines: list[dict[str, Any]]) -> dict[tuple[str, str], float]:
 
 
 def _walked(seed: int, more: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    from ludus.active.programs.standalone import StandaloneProgram
+    from ludus.active.programs.stream import StandaloneProgram
     from ludus.active.stream.config import read_stream_config
     from ludus.active.stream.datacenter import Datacenter
     from ludus.active.stream.edge import Edge

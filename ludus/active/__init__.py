@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from ludus.active.adapters.networks import Logits, hidden_features, timm_features
     from ludus.active.adapters.sklearn import Classifier
     from ludus.active.config import ActiveConfig
-    from ludus.active.drift.calibration import ece, mce, mean_entropy, reliability
+    from ludus.active.drift.calibration import ece, fit_temperature, mce, mean_entropy, reliability
     from ludus.active.drift.estimator import Window
-    from ludus.active.drift.shift_kinds.hard_switch import HardSwitch
-    from ludus.active.drift.simulator import Simulator
-    from ludus.active.drift.temperature import fit_temperature
+    from ludus.active.drift.shifts import HardSwitch, Simulator
     from ludus.active.drift.trigger import Trigger, TriggerConfig
     from ludus.active.models.features import ActiveModel, Features
     from ludus.active.scoring import PoolBatch
@@ -31,18 +29,18 @@ _WHERE = {
     "ActiveTrainer": "ludus.active.trainers.active",
     "Classifier": "ludus.active.adapters.sklearn",
     "Features": "ludus.active.models.features",
-    "HardSwitch": "ludus.active.drift.shift_kinds.hard_switch",
+    "HardSwitch": "ludus.active.drift.shifts",
     "Logits": "ludus.active.adapters.networks",
     "PoolBatch": "ludus.active.scoring",
     "ScoreConfig": "ludus.active.strategy",
     "ScoreStrategy": "ludus.active.strategy",
-    "Simulator": "ludus.active.drift.simulator",
+    "Simulator": "ludus.active.drift.shifts",
     "Strategy": "ludus.active.strategy",
     "Trigger": "ludus.active.drift.trigger",
     "TriggerConfig": "ludus.active.drift.trigger",
     "Window": "ludus.active.drift.estimator",
     "ece": "ludus.active.drift.calibration",
-    "fit_temperature": "ludus.active.drift.temperature",
+    "fit_temperature": "ludus.active.drift.calibration",
     "h_score": "ludus.active.selection",
     "hidden_features": "ludus.active.adapters.networks",
     "leep": "ludus.active.selection",

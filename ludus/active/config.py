@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from ludus.active.drift.measured import CalibrationConfig
 from ludus.active.oracle import OracleSection
 from ludus.active.selection.scores import Selection
 from ludus.active.strategy import StrategySection, strategy_problems
@@ -40,6 +39,15 @@ class StoppingConfig(StrictConfig):
     """Stop once this share of the pool has the same prediction as in the round before; null: off."""
     stable_rounds: Positive
     """The number of consecutive rounds required for it; 1 where `stable_share` is null."""
+
+
+class CalibrationConfig(StrictConfig):
+    """How calibration is measured."""
+
+    bins: Positive
+    """Number of equal-width bins of confidence."""
+    temperature: bool
+    """Temperature scaling: fit a temperature on the validation data and log the errors with it too."""
 
 
 class ActiveConfig(SupervisedConfig):

@@ -7,8 +7,8 @@ declare(
     categories={
         "strategy": "strategies",
         "oracle": "oracles",
-        "state_estimation": "drift/kinds",
-        "shift": "drift/shift_kinds",
+        "state_estimation": "drift/estimators",
+        "shift": "drift/shifts",
     },
     counters=("round", "labels"),
     lengths={"max_rounds": "round"},
@@ -19,4 +19,4 @@ declare(
         "n_instances": ("queries",),
         "budget": ("stopping.max_labels",),
     },
-)
+)  # fmt: skip

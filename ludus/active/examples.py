@@ -5,7 +5,7 @@ Shapes: N examples, B rows of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any
 
@@ -13,15 +13,16 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
-from ludus.active.reading import Collate, CollateInputs, SeededRows, read_or_raise
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.looking import digest_of
 from ludus.core.repeated import Repeated
 from ludus.data.batches.file_data import FileDataset
-from ludus.data.batches.seeded_loader import is_same, spread
+from ludus.data.batches.seeded_loader import SeededDataset, is_same, spread
 from ludus.data.batches.splits import Examples
 from ludus.data.upload import to_device
 from ludus.seeds import derive, forked
+
+Collate = Callable[[Any], Any]
 
 
 class PoolExamples:
@@ -52,7 +53,8 @@ class PoolExamples:
         # Files opened at the first read here must not be shared with the worker processes.
         self._here = apart(self.dataset) if workers else self.dataset
         # Read here, so that a mistake in the data is reported before the first query.
-        self.has_targets = _has_target(self._item(0))
+        first = self._item(0)
+        self.has_targets = isinstance(first, tuple | list) and len(first) > 1
 
     def _item(self, row: int) -> Any:
         if self._tensors is not None:
@@ -103,8 +105,7 @@ class PoolExamples:
     @property
     def targets_in_memory(self) -> Tensor | None:
         """All targets, if they are in memory."""
-        is_here = self._tensors is not None and self.has_targets
-        return self._tensors[1].cpu() if is_here and self._tensors is not None else None
+        return None if self._tensors is None or not self.has_targets else self._tensors[1].cpu()
 
     def stream(self, rows: Tensor, *, batch_size: int) -> Iterator[tuple[Tensor, Any]]:
         """Return batches of these rows and their inputs on the device."""
@@ -204,5 +205,72 @@ def apart(dataset: Dataset[Any]) -> Dataset[Any]:
     return found
 
 
-def _has_target(item: object) -> bool:
-    return isinstance(item, tuple | list) and len(item) > 1
+class Unread:
+    """The reason of a failed read: an error raised in a worker process would carry its traceback."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def read_or_raise(found: object) -> Any:
+    """Return the result of a read; raise LudusError if it failed."""
+    if isinstance(found, Unread):
+        raise LudusError(found.why)
+    return found
+
+
+class SeededRows(Dataset[Any]):
+    """The examples of a data set, or `Unread`; their randomness depends on (seed, epoch, row) alone.
+
+    It sets the global generators: a caller in the process of the run must restore them.
+    """
+
+    def __init__(self, dataset: Dataset[Any], seed: int, epoch: int | None) -> None:
+        """`epoch` is None outside training epochs."""
+        self._seeded = SeededDataset(dataset, seed, -1 if epoch is None else epoch)
+
+    def __getitem__(self, row: int) -> Any:
+        try:
+            return self._seeded[row]
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:
+            return Unread(
+                f"example {row} of the pool cannot be read: {type(error).__name__}: {last_line(error)}; mend"
+                " the data set and resume: what was labelled is kept"
+            )
+
+
+class CollateInputs:
+    """Collates the inputs of some examples into a batch, or returns `Unread`."""
+
+    def __init__(self, given: Collate) -> None:
+        """`given` is torch's collate function, or the user's, which gets whole examples."""
+        self._given = given
+
+    def __call__(self, items: Sequence[object]) -> Any:
+        """Return the inputs alone."""
+        for item in items:
+            if isinstance(item, Unread):
+                return item
+        try:
+            if self._given is default_collate:
+                return default_collate([inputs_of(item) for item in items])
+            return inputs_of(self._given(list(items)))
+        except (torch.OutOfMemoryError, MemoryError):
+            raise
+        except Exception as error:
+            return Unread(
+                f"{len(items)} examples of the pool do not make a batch: {last_line(error)}; let the data"
+                " set return inputs of one shape, or give a DataLoader with a collate_fn that makes it so"
+            )
+
+
+def inputs_of(item: object) -> object:
+    """Return the inputs of an example, which is inputs alone, or inputs and a target."""
+    return item[0] if isinstance(item, tuple | list) else item
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of an error of the user's code."""
+    return (str(error).strip().splitlines() or [""])[-1][:300]

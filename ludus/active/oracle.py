@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Protocol
 
@@ -22,6 +23,7 @@ OracleSection = Annotated[SerializeAsAny[StrictConfig], registered("oracle")]
 JOURNAL = "labels"
 """The journal of all answers: a record holds `rows` and their `labels`."""
 _KEY = "answer-"
+_NUMBERED = re.compile(rf"{_KEY}([0-9]+)")
 _GREATEST = 1e15
 """Beyond it the squared error of a label, or the gradient norm, would overflow float32."""
 
@@ -104,16 +106,13 @@ class Answers:
                 problems.append(error)
         if checked:
             # First, as the valid answers may have been paid for.
-            self._append(list(checked), list(checked.values()))
+            journal = self._journal()
+            # Not by their count: a person may have deleted a line, and the last record of a key counts.
+            taken = [int(found[1]) for found in map(_NUMBERED.fullmatch, journal.keys()) if found]
+            record = {"rows": list(checked), "labels": list(checked.values())}
+            journal.put(f"{_KEY}{max(taken, default=-1) + 1}", record)
         if problems:
             raise problems[0]
-
-    def _append(self, rows: list[int], labels: list[int | float]) -> None:
-        journal = self._journal()
-        # Not by their count: a person may have deleted a line, and the last record of a key counts.
-        taken = [int(key[len(_KEY) :]) for key in journal.keys() if _is_numbered(key)]  # noqa: SIM118
-        number = max(taken, default=-1) + 1
-        journal.put(f"{_KEY}{number}", {"rows": rows, "labels": labels})
 
     def tensor(self, rows: Tensor, known: Mapping[int, Any]) -> Tensor:
         """Return the labels of rows that are all known."""
@@ -134,10 +133,6 @@ def _shown(label: object) -> str:
         return f"a whole number of more than {len(str(int(_GREATEST))) - 1} digits"
     text = repr(label)
     return text if len(text) <= 40 else f"{text[:40]}..."
-
-
-def _is_numbered(key: str) -> bool:
-    return key.startswith(_KEY) and key[len(_KEY) :].isascii() and key[len(_KEY) :].isdigit()
 
 
 def _pairs(record: Mapping[str, Any], key: str) -> dict[int, Any]:

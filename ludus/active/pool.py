@@ -65,13 +65,11 @@ class Pool:
     def ask(self, rows: Tensor, *, number: int) -> None:
         """Query the labels of these rows, in this order, in the round of this number."""
         rows = rows.to("cpu", torch.int64)
-        is_free_N = torch.ones(self.size, dtype=torch.bool)
-        is_free_N[self._asked_A] = False
-        in_range = bool(((rows >= 0) & (rows < self.size)).all())
-        if not in_range or not bool(is_free_N[rows].all()) or len(rows.unique()) < len(rows):
+        free = self.unasked
+        if not bool(torch.isin(rows, free).all()) or len(rows.unique()) < len(rows):
             raise LudusError(
                 f"a strategy chose rows that are not in the pool, or one twice; choose among"
-                f" {int(is_free_N.sum())} rows without a label, each once"
+                f" {len(free)} rows without a label, each once"
             )
         self._asked_A = torch.cat([self._asked_A, rows])
         self._rounds_A = torch.cat([self._rounds_A, torch.full_like(rows, number)])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ludus.active.config import ActiveConfig
 from ludus.active.models.features import Features
-from ludus.active.scoring import Need, PoolBatch, Scorer
+from ludus.active.scoring import Need, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError
@@ -90,7 +90,8 @@ def check_scoring(
             if class_weights is not None:
                 expected_weight(seen, torch.tensor(class_weights))
             if "draws" in needs:
-                has_dropped = has_dropped or _is_dropped(seen)
+                assert seen.draws is not None
+                has_dropped = has_dropped or bool((seen.draws[0] != seen.draws[-1]).any())
         if "draws" in needs and not has_dropped:
             raise LudusError(
                 "the network says the same whichever units its dropout layers drop, so no example would look"
@@ -100,9 +101,3 @@ def check_scoring(
         raise
     except LudusError as error:
         raise ConfigError(f"strategy {getattr(strategy, 'kind', '')}: {error}") from None
-
-
-def _is_dropped(seen: PoolBatch) -> bool:
-    """Return whether two Monte Carlo dropout samples differ."""
-    assert seen.draws is not None
-    return bool((seen.draws[0] != seen.draws[-1]).any())

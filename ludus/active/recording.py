@@ -1,24 +1,30 @@
-"""Write the report's records of each round: some of the queries, and the class balance.
+"""Write the report's records of each round: some of the queries, the class balance, and the calibration.
 
-Shapes: A queried rows; C channels, H height, W width of an image.
+Shapes: A queried rows; C channels, H height, W width of an image. Calibration: N examples, C classes.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from ludus.active.config import ActiveConfig, CalibrationConfig
+from ludus.active.drift.calibration import fit_temperature, mean_entropy, reliability
 from ludus.active.examples import PoolExamples
-from ludus.active.labelling.queries import picture_of
+from ludus.active.labelling.queries import picture_of, shrunk
 from ludus.active.pool import Pool
-from ludus.active.records import ASKED, RANKING, Candidate, Example, QueryRecord, Ranking, Record
+from ludus.active.records import ASKED, CURVE, Example, QueryRecord
+from ludus.active.scoring import log_probabilities
+from ludus.config.sections import kind_of
+from ludus.core import Run
 from ludus.core.services import Files
+from ludus.nn.model import Model
 from ludus.show.png import png
 from ludus.store.strict_json import dump_json
+from ludus.supervised.evaluator import SupervisedEvaluator
 
 _MOST_EXAMPLES = 12
 _MOST_NUMBERS = 8
@@ -28,67 +34,60 @@ _WIDEST = 32
 
 
 def record_asked(
-    files: Files,
-    rows_A: Tensor,
-    labels_A: Tensor,
-    *,
-    number: int,
-    how: str,
-    examples: PoolExamples,
-    pool: Pool,
-    num_classes: int | None,
-    class_names: Sequence[str] | None,
-    has_true_targets: bool,
-    model: object,
-) -> None:
-    """Write the queries of round `number`; `model` is the network's config, which may give an image shape."""
-    has_classes = num_classes is not None and num_classes <= _MOST_CLASSES
+    files: Files, rows_A: Tensor, labels_A: Tensor, *, number: int, how: str, config: ActiveConfig,
+    examples: PoolExamples, pool: Pool, num_classes: int | None,
+) -> None:  # fmt: skip
+    """Write the queries of round `number`; the config of the network may give an image shape."""
+    names = getattr(config.oracle, "class_names", None)
+    # With any other oracle the targets in the data may be placeholders.
+    targets = examples.targets_in_memory if kind_of(config.oracle) == "known" else None
     record = QueryRecord(
         format=1,
         round=number,
         how=how,
         num_asked=len(rows_A),
-        class_names=None if class_names is None else list(class_names),
-        labelled_by_class=_counts(pool.labels, num_classes) if has_classes else None,
-        pool_by_class=(
-            _counts(examples.targets_in_memory, num_classes)
-            if has_classes and has_true_targets
-            else None
-        ),
-        examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, model),
+        class_names=None if names is None else list(names),
+        labelled_by_class=_counts(pool.labels, num_classes),
+        pool_by_class=_counts(targets, num_classes),
+        examples=_shown(rows_A[:_MOST_EXAMPLES], labels_A, examples, config.model),
     )
-    _write(files, ASKED.format(number), record)
+    files.write(ASKED.format(number), dump_json(record.model_dump(mode="json")))
 
 
-def record_ranking(
-    files: Files,
-    names: Sequence[str],
-    scores: Sequence[float],
-    parameters: Sequence[int],
-    *,
-    by: str,
-    taken: int,
-) -> None:
-    """Write the candidates by score; ties stay in order."""
-    order = sorted(range(len(names)), key=lambda place: (-scores[place], place))
-    candidates = [
-        Candidate(
-            name=names[place],
-            score=scores[place] if math.isfinite(scores[place]) else None,
-            parameters=parameters[place],
-            is_taken=place == taken,
-        )
-        for place in order
-    ]
-    _write(files, RANKING, Ranking(format=1, by=by, candidates=candidates))
+def measure_calibration(
+    config: CalibrationConfig, model: Model, *, test: SupervisedEvaluator,
+    validation: SupervisedEvaluator | None, run: Run,
+) -> dict[str, float]:  # fmt: skip
+    """Return ECE, MCE and entropy on the test data, and save this round's reliability curve."""
+    log_probs_NC, targets_N = _predicted(test, model)
+    plain = reliability(log_probs_NC, targets_N, bins=config.bins)
+    metrics = {
+        "test/ece": plain.ece,
+        "test/mce": plain.mce,
+        "test/entropy": mean_entropy(log_probs_NC),
+    }
+    curve: dict[str, object] = {"round": run.round("round"), "bins": plain.rows()}
+    if validation is not None and config.temperature:
+        temperature = fit_temperature(*_predicted(validation, model))
+        scaled = reliability(log_probs_NC / temperature, targets_N, bins=config.bins)
+        metrics |= {
+            "validation/temperature": temperature,
+            "test/ece_scaled": scaled.ece,
+            "test/mce_scaled": scaled.mce,
+        }
+        curve |= {"temperature": temperature, "scaled_bins": scaled.rows()}
+    if run.files is not None:
+        run.files.write(CURVE.format(run.round("round")), dump_json(curve))
+    return metrics
 
 
-def _write(files: Files, name: str, record: Record) -> None:
-    files.write(name, dump_json(record.model_dump(mode="json")))
+def _predicted(data: SupervisedEvaluator, model: Model) -> tuple[Tensor, Tensor]:
+    outputs, targets = data.predict(model)
+    return log_probabilities(outputs, model.loss).double(), targets.reshape(-1).long()
 
 
 def _counts(classes: Tensor | None, num_classes: int | None) -> list[int] | None:
-    if classes is None or num_classes is None:
+    if classes is None or num_classes is None or num_classes > _MOST_CLASSES:
         return None
     classes = classes.reshape(-1).long()
     # A pool that people label may have numbers in place of targets.
@@ -128,14 +127,9 @@ def _thumbnail(picture_CHW: Tensor) -> str:
     pixels_CHW = picture_CHW[:3].double().nan_to_num()
     if not is_coloured:
         pixels_CHW = pixels_CHW.mean(0, keepdim=True)
-    height, width = pixels_CHW.shape[1:]
-    scale = max(height, width) / _WIDEST
-    if scale > 1:
-        size = max(round(height / scale), 1), max(round(width / scale), 1)
-        pixels_CHW = torch.nn.functional.adaptive_avg_pool2d(pixels_CHW, size)
-    low, high = pixels_CHW.min(), pixels_CHW.max()
-    share_CHW = (pixels_CHW - low) / (high - low if high > low else 1.0)
-    bytes_HWC = (share_CHW * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous()
+    bytes_HWC = (
+        (shrunk(pixels_CHW, _WIDEST) * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous()
+    )
     height, width, channels = bytes_HWC.shape
     data = bytes(bytes_HWC.flatten().tolist())
     return base64.b64encode(png(data, width=width, height=height, channels=channels)).decode()

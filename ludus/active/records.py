@@ -7,11 +7,9 @@ calibration_3.json        the reliability curve of round 3
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from ludus.core.errors import LudusError
+from pydantic import BaseModel, ConfigDict, Field
 
 ASKED, RANKING, CURVE = "asked/round-{:04d}.json", "ranking.json", "calibration_{}.json"
 
@@ -94,16 +92,3 @@ class Curve(Record):
     bins: list[Bin]
     temperature: Finite | None = None
     scaled_bins: list[Bin] | None = None
-
-
-R = TypeVar("R", bound=Record)
-
-
-def read(kind: type[R], found: object, *, source: str) -> R:
-    """Return a record; raise LudusError with its first problem."""
-    try:
-        return kind.model_validate(found)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "it"
-        raise LudusError(f"{source} is not as the run wrote it: {where}: {first['msg']}") from None

@@ -87,26 +87,24 @@ class Scorer:
         needs = frozenset(needs)
         device = self._examples.device
         autocast = autocast_in(self._precision, device)
-        inputs = self._uninterrupted(self._examples.stream(rows, batch_size=self._batch_size))
-        with (
-            self._opened(),
-            forked(derive(self._seed, "scoring")),
-            self._swapped(),
-            self._model.evaluating(),
-        ):
-            for rows_B, inputs_B in inputs:
-                with torch.no_grad(), autocast:
-                    seen = self._seen(rows_B, inputs_B, needs, draws)
-                # Outside the context: the caller computes in its own mode and precision.
-                yield seen
-                # Frees the memory of this batch for the next.
-                del seen, rows_B, inputs_B
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[None]:
+        batches = self._examples.stream(rows, batch_size=self._batch_size)
         self._is_open = True
         try:
-            yield
+            with (
+                forked(derive(self._seed, "scoring")),
+                self._swapped(),
+                self._model.evaluating(),
+            ):
+                for rows_B, inputs_B in batches:
+                    # Scoring a pool may take hours; a pause must not wait for it.
+                    if self._is_interrupted():
+                        raise Interrupted
+                    with torch.no_grad(), autocast:
+                        seen = self._seen(rows_B, inputs_B, needs, draws)
+                    # Outside the context: the caller computes in its own mode and precision.
+                    yield seen
+                    # Frees the memory of this batch for the next.
+                    del seen, rows_B, inputs_B
         finally:
             self._is_open = False
 
@@ -133,13 +131,6 @@ class Scorer:
                 drawn = [self._log_probs(self._model(inputs), rows_B) for _ in range(draws)]
             draws_TBC = torch.stack(drawn)
         return PoolBatch(rows_B, log_probs_BC, features_BD, draws_TBC)
-
-    def _uninterrupted(self, batches: Iterator[tuple[Tensor, Any]]) -> Iterator[tuple[Tensor, Any]]:
-        # Scoring a pool may take hours; a pause must not wait for it.
-        for batch in batches:
-            if self._is_interrupted():
-                raise Interrupted
-            yield batch
 
     def _log_probs(self, outputs: Tensor, rows_B: Tensor) -> Tensor:
         log_probs_BC = log_probabilities(outputs, self._model.loss)

@@ -47,12 +47,21 @@ class View:
 
     def features(self, rows: Tensor) -> Tensor:
         """Return all (rows, D) features at once; the inputs of the pool are never held."""
-        needs: frozenset[Need] = frozenset({"features"})
         found = Table(len(rows))
-        for seen in self.seen(rows, needs):
+        for seen in self.seen(rows, frozenset({"features"})):
             assert seen.features is not None
             found.append(seen.features)
         return found.filled()
+
+    def outputs(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """Return all (rows, C) log probabilities and (rows, D) features, of one forward pass."""
+        log_probs, features = Table(len(rows)), Table(len(rows))
+        for seen in self.seen(rows, frozenset({"probabilities", "features"})):
+            assert seen.log_probs is not None
+            assert seen.features is not None
+            log_probs.append(seen.log_probs)
+            features.append(seen.features)
+        return log_probs.filled(), features.filled()
 
 
 class Table:

@@ -31,7 +31,7 @@ Finding = tuple[str, str, str]
 
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-_IN_TABLE = re.compile(r'^@register\("\w+", "(\w+)"\)', re.MULTILINE)
+_REGISTERS = re.compile(r'^@register(?:_\w+)?\((?:"\w+", )?"(\w+)"', re.MULTILINE)
 # Every package may hold trainers and programs, so none owns these categories.
 _TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
@@ -70,18 +70,21 @@ class Family:
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each kind in a folder of this package, by its name.
 
-        A kind is a file, a package, or a class that the folder's `_table.py` registers.
+        A file, or a package, is a kind by its own name, unless it registers kinds: then it holds those, so that
+        small ones can share a file. A file `folder.py` may stand in the folder's place.
         """
         if self.folder is None:
             return {}
-        here = self.folder / folder
-        names = [file.stem for file in here.glob("*.py")]
-        names += [file.parent.name for file in here.glob("*/__init__.py")]
-        parts = ".".join([self.name, *Path(folder).parts])
-        found = {name: f"{parts}.{name}" for name in names if not name.startswith("_")}
-        if "_table" in names:
-            kinds = _IN_TABLE.findall((here / "_table.py").read_text())
-            found |= dict.fromkeys(kinds, f"{parts}._table")
+        here, parts = self.folder / folder, ".".join([self.name, *Path(folder).parts])
+        files = {file: f"{parts}.{file.stem}" for file in here.glob("*.py")}
+        files |= {file: f"{parts}.{file.parent.name}" for file in here.glob("*/__init__.py")}
+        if (alone := here.with_suffix(".py")).is_file():
+            files[alone] = parts
+        found = {}
+        for file, module in files.items():
+            own = module.rpartition(".")[2]
+            kinds = _REGISTERS.findall(file.read_text(encoding="utf-8"))
+            found |= dict.fromkeys(kinds or ([] if own.startswith("_") else [own]), module)
         return dict(sorted(found.items()))
 
 
@@ -108,10 +111,9 @@ def declare(
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
-    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, and so is
-    each class that its `_table.py` registers, in addition to those that `register(category, kind)` names.
-    `counters` belong to the trainers defined in the package. `lengths` maps a config key to the counter it
-    limits, so that a resume may raise it.
+    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, or holds those
+    that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined in
+    the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
     is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
     `programs` is a program with its own command; each in `commands` is a command of `ludus`.

@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 import ludus
+from ludus.active.asking import Progress
 from ludus.active.config import StoppingConfig
-from ludus.active.rounds import Progress
 from ludus.active.trainers.active import ActiveTrainer
 from ludus.core.runtime import InMemoryRuntime
 from tests.active.conftest import small_active

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
+from ludus.active.asking import Progress
 from ludus.active.config import StoppingConfig
 from ludus.active.examples import PoolExamples
 from ludus.active.learn_set import LearnSet
 from ludus.active.oracle import Answers, Labels
 from ludus.active.pool import Pool
-from ludus.active.rounds import Progress
 from ludus.core.errors import CheckpointError, LudusError
 from ludus.core.services import MemoryJournal
 from ludus.core.states import StateError

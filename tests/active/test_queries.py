@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 import ludus
-from ludus.active.labelling.queries import Queries, read_queries, write_queries
-from ludus.active.labelling.showing import as_csv, shown
+from ludus.active.labelling.queries import Queries, as_csv, read_queries, shown, write_queries
 from ludus.active.labelling.sitting import Labelling
 from ludus.core.errors import StorageError
 from ludus.store.places import open_storage

@@ -16,8 +16,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.active.drift.baseline import BaselineConfig
-from ludus.active.drift.estimator import ByBaseline, Window
+from ludus.active.drift.estimator import BaselineConfig, ByBaseline, Window
 from ludus.active.recording import _thumbnail
 from ludus.show.report.page import write_report
 from tests.active.conftest import HUMAN, small_active

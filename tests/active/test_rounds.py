@@ -9,9 +9,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.active.asking import Asking
+from ludus.active.asking import Asking, Progress
 from ludus.active.config import StoppingConfig
-from ludus.active.rounds import Progress
 from ludus.active.selection import leep
 from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from ludus.active.labelling.answering import Words, read_answers
-from ludus.active.labelling.queries import Queries, picture_of
-from ludus.active.labelling.showing import as_csv, shown
+from ludus.active.labelling.queries import Queries, as_csv, picture_of, shown
 from ludus.core.errors import LudusError
 
 

@@ -103,17 +103,21 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"logger": "session/loggers", "env": "envs/kinds", "wrapper": "envs/wrappers"}
     folders |= {"network": "rl/networks", "game": "games/rules", "player": "games/players"}
     folders |= {"strategy": "active/strategies", "oracle": "active/oracles"}
-    folders |= {"state_estimation": "active/drift/kinds", "shift": "active/drift/shift_kinds"}
+    folders |= {"state_estimation": "active/drift/estimators", "shift": "active/drift/shifts"}
     folders |= {"optimizer": "nn/optimizers", "schedule": "nn/schedules"}
     folders |= {"protocol": "arena/protocols", "scenario": "arena/scenarios"}
     folders |= {"arena_agent": "arena/agents/kinds", "body": "arena/agents/bodies"}
     folders |= {"analyser": "arena/analysers", "parallel_env": "arena/parallel_envs"}
     assert sorted(folders) == sorted(families.categories())
     for category, pattern in folders.items():
-        paths = [*folder.glob(f"{pattern}/*.py")]
-        files = {path.stem for path in paths if path.stem[0] != "_"}
-        assert files or any(path.stem == "_table" for path in paths)
-        assert files <= set(registry.kinds(category))
+        files = [*folder.glob(f"{pattern}/*.py")] or [*folder.glob(f"{pattern}.py")]
+        modules = {
+            ".".join(["ludus", *path.relative_to(folder).with_suffix("").parts])
+            for path in files
+            if path.stem[0] != "_"
+        }
+        assert families.listed(category)
+        assert modules <= set(families.listed(category).values())
 
 
 def test_a_file_put_into_a_folder_is_a_kind(

@@ -11,7 +11,7 @@ import torch
 import ludus
 from ludus.active.labelling.answering import Words
 from ludus.active.labelling.queries import read_queries
-from ludus.active.strategies.margin import margin
+from ludus.active.strategies.by_score import margin
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.model import Model

@@ -10,11 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from ludus.active.strategies import skactiveml
-from ludus.active.strategies.density_weighted import density
-from ludus.active.strategies.entropy import entropy
-from ludus.active.strategies.margin import margin
-from ludus.active.strategies.typiclust import typiclust
-from ludus.active.strategies.uncertainty import uncertainty
+from ludus.active.strategies.by_features import typiclust
+from ludus.active.strategies.by_score import density, entropy, margin, uncertainty
 from ludus.core.errors import ConfigError
 from tests.active.strategies.small import STRATEGIES, made, ran, section, small, view_of
 from tests.keys.table import changes

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.active.programs.standalone import StandaloneProgram
+from ludus.active.programs.stream import StandaloneProgram
 from ludus.active.stream.config import LinkConfig, read_stream_config
 from ludus.active.stream.link import LoopbackLink
 from ludus.active.stream.wire import LinkLost

@@ -26,13 +26,18 @@ from ludus.seeds import derive
 _SMALLEST = 1e-12
 
 
-class Estimator(Protocol):
-    """The methods of a scikit-learn classifier that are used."""
+class Says(Protocol):
+    """The interface of a fitted classifier."""
 
     classes_: np.ndarray
 
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Self: ...
     def predict_proba(self, X: np.ndarray) -> np.ndarray: ...
+
+
+class Estimator(Says, Protocol):
+    """The methods of a scikit-learn classifier that are used."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Self: ...
     def get_params(self, deep: bool = True) -> dict[str, object]: ...
     def set_params(self, **params: object) -> Self: ...
 
@@ -76,14 +81,6 @@ class Classifier(Model):
     def forget(self) -> None:
         """Reset to the state before the first fit."""
         self.module.says = None
-
-
-class Says(Protocol):
-    """The interface of a fitted classifier."""
-
-    classes_: np.ndarray
-
-    def predict_proba(self, X: np.ndarray) -> np.ndarray: ...
 
 
 class Always:

@@ -26,6 +26,7 @@ def label(
     from ludus.active.labelling.sitting import Labelling
     from ludus.core.errors import LudusError
     from ludus.session.build import refuse_script
+    from ludus.show.terminal import say
     from ludus.store.directory import found_run
     from ludus.store.outputs import write_file
 
@@ -37,7 +38,7 @@ def label(
         if path.is_file() and _is_export(path):
             Labelling.check_taken(run, path)
         write_file(path, text.encode(), _is_export, what="open queries")
-        _say(
+        say(
             f"{count} open queries are in {path}; fill in `label`, then ludus label {run} --csv {path}"
         )
         return
@@ -63,15 +64,10 @@ def _is_export(path: Path) -> bool:
 def _waits_again(run: str) -> bool:
     """Resume the run; return whether it has new open queries."""
     from ludus.session.build import rebuild_trainer
+    from ludus.show.terminal import say
 
     trainer, storage = rebuild_trainer(run, [])
     trainer.set_storage(storage)
     result = trainer.fit(resume="exact")
-    _say(f"{result.status}: {result.reason}" if result.reason else result.status)
+    say(f"{result.status}: {result.reason}" if result.reason else result.status)
     return result.status == "interrupted" and bool(trainer.run.waiting_for)
-
-
-def _say(text: str) -> None:
-    from ludus.show.terminal import say
-
-    say(text)

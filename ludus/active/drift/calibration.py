@@ -1,7 +1,11 @@
-"""Calibration of a classifier: ECE, MCE and the reliability curve of confidence and accuracy.
+"""Calibration of a classifier: ECE, MCE, the reliability curve of confidence and accuracy, and temperature.
 
 Confidence is the largest probability of an example. Of K bins, bin k holds the confidences c with
 k/K < c <= (k+1)/K; the first holds 0 too. All in float64, over all examples.
+
+Temperature scaling divides the logits by one number so that confidence fits accuracy. It changes no predicted
+class. It is fitted on validation data, which the weights were not fitted to: on training data a model is
+nearly always right, and the temperature would make it more confident still.
 
 Shapes: N examples, C classes, K bins.
 """
@@ -12,10 +16,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from ludus.active.drift.arrays import log_probs, targets_in
-from ludus.active.selection.arrays import Array
+from ludus.active.arrays import Array, log_probs, targets_in
 from ludus.core.errors import LudusError
+
+LOWEST, HIGHEST = 0.01, 100.0
+"""Bounds of the temperature, which would diverge if all predictions were right, or all alike."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +101,30 @@ def mean_entropy(logits: Array) -> float:
     log_probs_NC = log_probs(logits)
     # The clamp makes 0 * -inf zero.
     return float(-(log_probs_NC.exp() * log_probs_NC.clamp(min=-1e4)).sum(1).mean())
+
+
+def fit_temperature(validation_logits: Array, targets: Array) -> float:
+    """Return the temperature with the lowest negative log likelihood on validation examples.
+
+    By LBFGS in float64, on the inverse of the temperature; of (N, C) logits or log probabilities.
+    """
+    logits_NC = log_probs(validation_logits)
+    # A log probability of -inf is made finite, so that its gradient is finite.
+    logits_NC = logits_NC.clamp(min=-1e4)
+    targets_N = targets_in(targets, logits_NC)
+    # The loss is convex in the inverse temperature, so the search converges from any start.
+    inverse = torch.ones((), dtype=torch.float64, device=logits_NC.device, requires_grad=True)
+    search = torch.optim.LBFGS(
+        [inverse], max_iter=200, tolerance_grad=1e-12, tolerance_change=1e-14,
+        line_search_fn="strong_wolfe",
+    )  # fmt: skip
+
+    def loss() -> Tensor:
+        search.zero_grad()
+        nll = functional.cross_entropy(logits_NC * inverse, targets_N)
+        nll.backward()
+        return nll
+
+    with torch.enable_grad():
+        search.step(loss)
+    return 1 / min(max(float(inverse.detach()), 1 / HIGHEST), 1 / LOWEST)

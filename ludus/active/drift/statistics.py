@@ -11,8 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ludus.active.drift.arrays import two_samples
-from ludus.active.selection.arrays import Array
+from ludus.active.arrays import Array, two_samples
 from ludus.core.errors import LudusError
 
 _MOST_FOR_MEDIAN = 1000

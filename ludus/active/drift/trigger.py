@@ -46,6 +46,13 @@ class Verdict:
     is_spent: bool
     """Whether retraining is due but `max_consecutive` is reached."""
 
+    def message(self) -> dict[str, Any]:
+        """Return what an edge acts on, as plain data."""
+        return {
+            "retrain": self.retrain, "reasons": list(self.reasons),
+            "metrics": dict(self.metrics), "is_spent": self.is_spent,
+        }  # fmt: skip
+
 
 class Trigger:
     """Measures one window after another and decides when to retrain; a part."""
@@ -91,6 +98,10 @@ class Trigger:
         and the drift remains."""
         self.num_retrainings += 1
         self.num_high = 0
+
+    def record(self, *, is_retrained: bool) -> None:
+        """Record that the model was retrained, or that this failed."""
+        (self.retrained if is_retrained else self.not_retrained)()
 
     def reset(self) -> None:
         """Drop the statistics of earlier windows; the number of retrainings is kept."""

@@ -6,11 +6,9 @@ import contextlib
 import shlex
 import sys
 from pathlib import Path
-from types import TracebackType
 
 from ludus.active.labelling.answering import Words, has_new_answers, read_answers
-from ludus.active.labelling.queries import Queries, read_queries
-from ludus.active.labelling.showing import as_csv, shown
+from ludus.active.labelling.queries import Queries, as_csv, read_queries, shown
 from ludus.active.oracle import JOURNAL, Answers, Labels
 from ludus.core.errors import LudusError, RunError
 from ludus.show.terminal import clean, say
@@ -42,12 +40,7 @@ class Labelling:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
 
     @staticmethod

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from ludus.core import states
 from ludus.nn.model import Model
+from ludus.store.checkpoint import digest_of
 from ludus.store.codec import Segment
 
 
@@ -21,7 +19,11 @@ class Beginnings:
 
     def keep(self, models: Sequence[Model]) -> None:
         """Store the current weights of these models."""
-        self._kept = [Segment.of(_copied(model)) for model in models]
+        copies = [
+            {name: one.detach().to("cpu", copy=True) for name, one in model.state_dict().items()}
+            for model in models
+        ]
+        self._kept = [Segment.of(copy) for copy in copies]
 
     def put_back(self, place: int, model: Model) -> None:
         """Restore the initial weights of this model, the one at this index, if they are stored."""
@@ -35,34 +37,15 @@ class Beginnings:
             if not isinstance(one, Segment):
                 raise states.StateError(f"begun/{place}", f"is a {type(one).__name__}")
         others = [
-            (model, tensors)
+            (model, one)
             for model, one in zip(models, found, strict=False)
-            if not _is_same(tensors := one.tensors, _copied(model))
+            if digest_of({"": one}) != digest_of({"": Segment.of(dict(model.state_dict()))})
         ]
-        for model, tensors in others:
-            model.load_state_dict(tensors)
+        for model, one in others:
+            model.load_state_dict(one.tensors)
         self._kept = found
         return bool(others)
 
     def state(self) -> list[Segment]:
         """Return all segments, in the order of the models."""
         return list(self._kept)
-
-
-def _copied(model: Model) -> dict[str, Tensor]:
-    return {name: one.detach().to("cpu", copy=True) for name, one in model.state_dict().items()}
-
-
-def _is_same(saved: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> bool:
-    if saved.keys() != own.keys():
-        return False
-    return all(
-        one.dtype == own[name].dtype
-        and one.shape == own[name].shape
-        and torch.equal(_bytes(one), _bytes(own[name]))
-        for name, one in saved.items()
-    )
-
-
-def _bytes(tensor: Tensor) -> Tensor:
-    return tensor.contiguous().view(-1).view(torch.uint8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ from ludus.active.config import ActiveConfig, CandidateConfig
 from ludus.active.models.beginnings import Beginnings
 from ludus.active.models.committee import Committee, check_members, make_committee
 from ludus.active.models.heads import Head
-from ludus.active.recording import record_ranking
+from ludus.active.records import RANKING, Candidate, Ranking
 from ludus.active.scoring import Scorer
 from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
@@ -23,6 +24,7 @@ from ludus.data.batches.memory import Batches
 from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.seeds import derive, forked
 from ludus.show.terminal import warn
+from ludus.store.strict_json import dump_json
 from ludus.supervised.build import make_model
 
 
@@ -54,15 +56,16 @@ class Candidates:
         if not models:
             raise ConfigError("an empty list of models was given; give one model at least")
         for one in models:
-            if not isinstance(one, Model | nn.Module) and hasattr(one, "predict_proba"):
+            if isinstance(one, Model | nn.Module):
+                continue
+            if hasattr(one, "predict_proba"):
                 raise ConfigError(
                     f"a {type(one).__name__} is no model yet; give ludus.active.Classifier("
                     "it, classes=...)"
                 )
-            if not isinstance(one, Model | nn.Module):
-                raise ConfigError(
-                    f"a {type(one).__name__} is no model; give a torch network, a Model, or a list of them"
-                )
+            raise ConfigError(
+                f"a {type(one).__name__} is no model; give a torch network, a Model, or a list of them"
+            )
         self.given = [Model(one) if isinstance(one, nn.Module) else one for one in models]  # type: ignore[misc]
         self._heads = {}
 
@@ -83,24 +86,24 @@ class Candidates:
         if config.new_head is not None:
             self._renew_heads(config.new_head, config.seed)
         self.models = list(self._sources)
-        self._are_trained = [_is_trained(one, config) for one in self._sources]
+        has_head = config.new_head is not None
+        self._are_trained = [one.is_loaded or has_head for one in self._sources]
         if members > 1:
-            self.models = [_as_committee(one, members, config) for one in self._sources]
-            for model in self.models:
-                model.module.to(device)
+            for place, is_trained in enumerate(self._are_trained):
+                with forked(derive(config.seed, "committee")):
+                    made = make_committee(self.models[place], members, is_trained=is_trained)
+                made.module.to(device)
+                self.models[place] = made
         if config.starting_checkpoint is not None:
-            self._load_start(config.starting_checkpoint)
+            if len(self.models) > 1:
+                raise ConfigError(
+                    f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the"
+                    " weights of each yourself, and use start: cold"
+                )
+            _load(self.models[0], config.starting_checkpoint, "'starting_checkpoint'")
         if len(self.models) > 1 or config.start != "warm":
             self._begun.keep(self.models)
         self.chosen = self.place_of(self.wanted or 0)
-
-    def _load_start(self, place: str) -> None:
-        if len(self.models) > 1:
-            raise ConfigError(
-                f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the weights"
-                " of each yourself, and use start: cold"
-            )
-        _load(self.models[0], place, "'starting_checkpoint'")
 
     def _renew_heads(self, outputs: int, seed: int) -> None:
         # A script's model that is prepared again already has its new head: the old one is stored.
@@ -114,12 +117,10 @@ class Candidates:
     def check_alike(self, inputs: Inputs) -> None:
         """Raise ConfigError unless all models have the same output shape."""
         shapes = []
-        for model in self.models:
+        for model, is_trained in zip(self.models, self._are_trained, strict=True):
             with torch.no_grad(), model.evaluating(), forked(0):
                 shapes.append(tuple(model(inputs).shape[1:]))
-        for model, is_trained in zip(self.models, self._are_trained, strict=True):
-            if isinstance(model, Committee):
-                with torch.no_grad(), model.evaluating(), forked(0):
+                if isinstance(model, Committee):
                     check_members(model, inputs, is_trained=is_trained)
         for place, head in self._heads.items():
             with torch.no_grad(), self._sources[place].evaluating(), forked(0):
@@ -197,17 +198,29 @@ class Candidates:
 
     def record(self, files: Files, selection: Selection) -> None:
         """Write the ranking to the run's directory, for the report."""
-        sizes = [self._parameters_of(place) for place in range(len(self.models))]
-        record_ranking(files, self.names, self.scores, sizes, by=selection, taken=self.chosen)
+        candidates = [
+            Candidate(
+                name=self.names[place],
+                score=self.scores[place] if math.isfinite(self.scores[place]) else None,
+                parameters=self._parameters_of(place),
+                is_taken=place == self.chosen,
+            )
+            for place in self._ranked()
+        ]
+        ranking = Ranking(format=1, by=selection, candidates=candidates)
+        files.write(RANKING, dump_json(ranking.model_dump(mode="json")))
+
+    def _ranked(self) -> list[int]:
+        """Return the indices of the candidates by score, the best first; ties stay in order."""
+        return sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
 
     def _parameters_of(self, place: int) -> int:
         return sum(one.numel() for one in self.models[place].module.parameters())
 
     def table(self, selection: Selection | None) -> str:
         """Return the candidates by rank, one line each, with score and number of parameters."""
-        ranked = sorted(range(len(self.scores)), key=lambda place: (-self.scores[place], place))
         rows = [("rank", "candidate", str(selection), "parameters")]
-        for rank, place in enumerate(ranked, start=1):
+        for rank, place in enumerate(self._ranked(), start=1):
             size, score = f"{self._parameters_of(place):,}", f"{self.scores[place]:.6f}"
             rows.append((f"{rank}", self.names[place], score, size))
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
@@ -227,13 +240,10 @@ class Candidates:
         return states.whole(saved, "chosen", at_most=max(len(self.models) - 1, 0))
 
     def state_dict(self) -> dict[str, Any]:
-        scores = list(self.scores)
         return {
-            "chosen": self.chosen,
-            "is_set": self.wanted is not None,
-            "scores": scores,
-            "begun": self._begun.state(),
-        }
+            "chosen": self.chosen, "is_set": self.wanted is not None,
+            "scores": list(self.scores), "begun": self._begun.state(),
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         states.check_keys(state, "chosen", "is_set", "scores", "begun")
@@ -261,13 +271,3 @@ def _load(model: Model, place: str, what: str) -> None:
         model.load_model(place)
     except LudusError as error:
         raise ConfigError(f"{what}: {error}") from None
-
-
-def _is_trained(model: Model, config: ActiveConfig) -> bool:
-    return model.is_loaded or config.new_head is not None
-
-
-def _as_committee(model: Model, members: int, config: ActiveConfig) -> Model:
-    is_trained = _is_trained(model, config)
-    with forked(derive(config.seed, "committee")):
-        return make_committee(model, members, None, is_trained=is_trained)

@@ -5,14 +5,13 @@ Shapes: B examples, C classes, M members.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ludus.active.models.last_layer import last_called
+from ludus.active.models.features import last_called
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Inputs, Model, compute_loss, count_correct
 
@@ -70,35 +69,21 @@ class Committee(Model):
 
     def evaluation_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
         """Return the loss of the committee as a whole."""
-        assert self.loss is not None
-        inputs, targets = batch
-        outputs = self.module(inputs)
-        loss = compute_loss(self.loss, outputs, targets)
-        return {"loss": loss, "correct": count_correct(self.loss, outputs, targets)}
+        return super().training_step(batch, batch_idx)
 
 
-def make_committee(
-    model: Model,
-    count: int,
-    fresh: Callable[[int], nn.Module] | None,
-    *,
-    is_trained: bool = False,
-) -> Committee:
+def make_committee(model: Model, count: int, *, is_trained: bool = False) -> Committee:
     """Return a committee whose first member is this model's network.
 
-    `fresh` makes the network of another member; without it the others are copies whose layers are
-    reinitialised where they have reset_parameters: not frozen ones, and in a pre-trained network only the
-    last linear layer, to keep what it has learned.
+    The others are copies whose layers are reinitialised where they have reset_parameters: not frozen ones,
+    and in a pre-trained network only the last linear layer, to keep what it has learned.
     """
     if type(model) is not Model:
         raise ConfigError(
             f"a committee trains plain networks by the loss of the config, and {type(model).__name__} is a"
             " Model of its own; give its network alone, or use a strategy without a committee"
         )
-    others = [
-        fresh(i) if fresh else _begun_anew(model.module, is_trained=is_trained)
-        for i in range(1, count)
-    ]
+    others = [_begun_anew(model.module, is_trained=is_trained) for _ in range(1, count)]
     is_binary = model.loss == "binary_cross_entropy"
     committee = Committee(Members([model.module, *others], is_binary=is_binary), loss=model.loss)
     committee.architecture = f"{model.architecture}_x{count}"
@@ -134,7 +119,7 @@ def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
             f"no layer of {type(module).__name__} has a method reset_parameters, so all members of a"
             " committee would be the same; give it one, or use a strategy without a committee"
         )
-    layers = [layer for layer in layers if _learns(layer)]
+    layers = [one for one in layers if any(weight.requires_grad for weight in one.parameters())]
     if is_trained:
         linear = [one for one in layers if isinstance(one, nn.Linear)]
         layers = [*layers, *linear][-1:]
@@ -151,8 +136,3 @@ def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
         for one, before in frozen:
             one.copy_(before)
     return copy
-
-
-def _learns(layer: nn.Module) -> bool:
-    """Return whether a layer has parameters that are not frozen."""
-    return any(one.requires_grad for one in layer.parameters())

@@ -5,7 +5,8 @@ Shapes: B examples, D features.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from weakref import WeakKeyDictionary
 
 import torch
@@ -42,13 +43,13 @@ class Features:
         if self._layer is None:
             return self._before_the_last(model, inputs)
         kept: list[object] = []
-        handle = self._module(model.module).register_forward_hook(
-            lambda _, given, found: kept.append(_copied(found))
-        )
-        try:
+
+        def keep(layer: nn.Module, given: object, named: object, found: object) -> None:
+            # A later in-place layer would overwrite it.
+            kept.append(found.clone() if isinstance(found, Tensor) else found)
+
+        with _hooked([self._module(model.module)], keep):
             outputs = model(inputs)
-        finally:
-            handle.remove()
         if not kept:
             raise LudusError(
                 f"the layer {self._layer} was not called, so there are no features; name another with"
@@ -103,12 +104,8 @@ class Features:
             # A copy: the network may write into it in place, or reuse the memory for the next batch.
             called.append((layer, (given[0] if given else named["input"]).clone(), found))
 
-        handles = [one.register_forward_hook(keep, with_kwargs=True) for one in known]
-        try:
+        with _hooked(known, keep):
             outputs = model(inputs)
-        finally:
-            for handle in handles:
-                handle.remove()
         if not called:
             raise LudusError(
                 "no linear layer of the network was called, so there are no features; name a layer with"
@@ -135,6 +132,21 @@ class Features:
         return network
 
 
-def _copied(found: object) -> object:
-    # A later in-place layer would overwrite it.
-    return found.clone() if isinstance(found, Tensor) else found
+def last_called(network: nn.Module, call: Callable[[], object]) -> nn.Linear | None:
+    """Return the last linear layer of a network that `call` reaches; None if it reaches none."""
+    called: list[nn.Linear] = []
+    layers = [one for one in network.modules() if isinstance(one, nn.Linear)]
+    with _hooked(layers, lambda layer, *rest: called.append(layer)):
+        call()
+    return called[-1] if called else None
+
+
+@contextlib.contextmanager
+def _hooked(layers: Iterable[nn.Module], hook: Callable[..., None]) -> Iterator[None]:
+    """Call the hook after each forward pass of these layers inside the block."""
+    handles = [one.register_forward_hook(hook, with_kwargs=True) for one in layers]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

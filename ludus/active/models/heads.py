@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from ludus.active.models.last_layer import last_called
+from ludus.active.models.features import last_called
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Inputs, Model
 from ludus.seeds import derive, forked

@@ -6,13 +6,16 @@ A record is a file that the run wrote and people may have edited, moved or lost.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ludus.active.records import Record, read
+from pydantic import ValidationError
+
+from ludus.active.records import Record
 from ludus.core.errors import LudusError
 from ludus.show.report.charts import text
 from ludus.show.report.curves import run_labels
+from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun
 
 R = TypeVar("R", bound=Record)
@@ -37,23 +40,41 @@ def records(run: ReportedRun, kind: type[R], names: Sequence[str]) -> tuple[list
     found, wrong = [], []
     for name in names:
         try:
-            found.append(read(kind, run.read_json(name), source=name))
+            found.append(kind.model_validate(run.read_json(name)))
         except LudusError as error:
-            wrong.append(f'<p class="warn">{text(error)}; it is left out here.</p>')
-    return found, "".join(wrong)
+            wrong.append(str(error))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "it"
+            wrong.append(f"{name} is not as the run wrote it: {where}: {first['msg']}")
+    sentences = (f'<p class="warn">{text(one)}; it is left out here.</p>' for one in wrong)
+    return found, "".join(sentences)
 
 
-def by_run(runs: Sequence[ReportedRun], bodies: Sequence[str]) -> str:
-    """Return the body of a single run, or the bodies of several folded under their names."""
+def section(
+    title: str, runs: Sequence[ReportedRun], of_run: Callable[[ReportedRun], str], *, note: str = ""
+) -> Section | None:
+    """Return the body of a single run, or the bodies of several folded under their names; None if empty."""
+    bodies = [of_run(run) for run in runs]
+    if not any(bodies):
+        return None
     if len(runs) == 1:
-        return bodies[0]
+        return Section(title, note + bodies[0])
     # What there is of one run alone is no comparison that would be long.
     fold = "<details open>" if sum(map(bool, bodies)) == 1 else "<details>"
-    return "".join(
+    folded = [
         f"{fold}<summary>{text(label)}</summary>{body}</details>"
         for label, body in zip(run_labels(runs), bodies, strict=True)
         if body
-    )
+    ]
+    return Section(title, note + "".join(folded))
+
+
+def table(kind: str, titles: Iterable[str], rows: Iterable[str]) -> str:
+    """Return a table of this CSS class, of titles and rows in HTML."""
+    head = "".join(f"<th>{title}</th>" for title in titles)
+    whole = f"<thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody>"
+    return f'<table class="{kind}">{whole}</table>'
 
 
 def panel(body: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ludus.active.report._kept import panel
 from ludus.show.report.charts import NUM_COLOURS, NUM_DASHES, Line, line_chart, text
 from ludus.show.report.curves import run_labels
 from ludus.show.report.families import Section
@@ -38,8 +39,7 @@ def accuracy(runs: Sequence[ReportedRun]) -> Section | None:
         return None
     found = next((name for name in _METRICS if any(_points(run, name) for run in learning)), None)
     if found is None:
-        said = "No round was tested yet."
-        return Section("Accuracy against labels", f'<div class="panel"><p>{said}</p></div>')
+        return Section("Accuracy against labels", panel("<p>No round was tested yet.</p>"))
     labels = dict(zip([run.place for run in runs], run_labels(runs), strict=True))
     groups = _groups(learning, labels, found)
     lines = [_line(group, place) for place, group in enumerate(groups)]
@@ -48,10 +48,7 @@ def accuracy(runs: Sequence[ReportedRun]) -> Section | None:
     )
     notes = "".join(f"<p>{text(note)}</p>" for note in _notes(groups))
     word = "Accuracy" if "accuracy" in found else "Loss"
-    body = f'<div class="one">{chart}</div>' + (
-        f'<div class="panel">{notes}</div>' if notes else ""
-    )
-    return Section(f"{word} against labels", body)
+    return Section(f"{word} against labels", f'<div class="one">{chart}</div>' + panel(notes))
 
 
 def _points(run: ReportedRun, metric: str) -> _Points:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ludus.active.report._kept import by_run, panel
+from ludus.active.report._kept import panel, section
 from ludus.show.report.charts import Line, line_chart, text
 from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun, number
@@ -21,11 +21,12 @@ _Rows = Sequence[Mapping[str, Any]]
 
 def drift(runs: Sequence[ReportedRun]) -> Section | None:
     """Return the charts of each stream; None if there is none."""
-    bodies = [_of_stream(run) if MARK in run.names("") else "" for run in runs]
-    return Section("Drift of the stream", by_run(runs, bodies)) if any(bodies) else None
+    return section("Drift of the stream", runs, _of_stream)
 
 
 def _of_stream(run: ReportedRun) -> str:
+    if MARK not in run.names(""):
+        return ""
     found = [row for row in run.read_lines(MARK) if _step(row) is not None]
     rows = sorted(found, key=lambda row: _step(row) or 0)
     if not rows:

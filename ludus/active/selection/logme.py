@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from ludus.active.selection.arrays import Array, as_tensor, classes, matrix
+from ludus.active.arrays import Array, as_tensor, classes, matrix
 from ludus.core.errors import LudusError
 
 _ITERATIONS = 11

@@ -49,7 +49,9 @@ class Skactiveml(Strategy):
     def choose(self, view: View, count: int) -> Tensor:
         """Return the rows that it chooses, with a seed of this round."""
         rows = torch.cat([view.labelled, view.rows])
-        features_ND, probs_NC = _said(view, rows)
+        log_probs, features = view.outputs(rows)
+        features_ND = features.cpu().double().numpy()
+        probs_NC = log_probs.exp().cpu().double().numpy()
         known = len(view.labelled)
         labels_N = np.full(len(rows), np.nan)
         labels_N[:known] = view.labels.numpy()
@@ -62,14 +64,6 @@ class Skactiveml(Strategy):
         places = np.arange(known, len(rows))
         found = chooser.query(features_ND, labels_N, candidates=places, batch_size=count, **more)
         return rows[torch.as_tensor(np.asarray(found, dtype=np.int64))]
-
-
-def _said(view: View, rows: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    needs: frozenset[Need] = frozenset({"features", "probabilities"})
-    seen = list(view.seen(rows, needs))
-    features = torch.cat([one.features for one in seen if one.features is not None])
-    log_probs = torch.cat([one.log_probs for one in seen if one.log_probs is not None])
-    return features.cpu().double().numpy(), log_probs.exp().cpu().double().numpy()
 
 
 def _classifier(features_ND: np.ndarray, probs_NC: np.ndarray, labels_N: np.ndarray) -> object:

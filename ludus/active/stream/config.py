@@ -11,7 +11,7 @@ from warnings import warn
 from pydantic import Field
 
 from ludus.active.config import ActiveConfig
-from ludus.active.drift.shift import ShiftSection
+from ludus.active.drift.shifts import ShiftSection
 from ludus.active.drift.trigger import TriggerConfig
 from ludus.config.base import (
     Count,
@@ -31,6 +31,7 @@ from ludus.nn.model import CLASS_LOSSES
 
 _SHORTEST_SECRET = 16
 _MAX_SECRET = 4096
+FolderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
 
 
 class LinkConfig(StrictConfig):
@@ -85,7 +86,7 @@ class LinkConfig(StrictConfig):
 class StreamConfig(StrictConfig):
     """A stream that a model predicts, and its drift detection."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
+    name: FolderName
     """The name of its folder under the root."""
     seed: Count
     """The random seed; the same as in the datacenter's training, as it splits the data."""
@@ -134,7 +135,7 @@ class StreamConfig(StrictConfig):
 class RetrainingConfig(StrictConfig):
     """Retraining in a datacenter after drift."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,79}$")]
+    name: FolderName
     """The name of its folder under the root; a datacenter that has begun resumes there."""
     training: ActiveConfig
     """The retraining: a complete config of active learning, whose pool is the samples sent."""

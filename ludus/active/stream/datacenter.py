@@ -14,10 +14,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ludus.active.stream.config import RetrainingConfig
-from ludus.active.stream.edges import Edges, word
-from ludus.active.stream.preflight import check_training, refuse_few
+from ludus.active.stream.edges import Edges, Watch, word
+from ludus.active.stream.retrainer import check_training, refuse_few
 from ludus.active.stream.stored_state import StoredState
-from ludus.active.stream.watch import Watch
 from ludus.active.stream.wire import Message, WireError
 from ludus.core import states
 from ludus.core.errors import LudusError, RunError
@@ -238,19 +237,10 @@ class Datacenter:
             self._child.kill()
 
     def _save(self) -> None:
-        self._held.write(
-            {
-                "name": self._name,
-                "update": self._update,
-                "status": self._status,
-                "problem": self._problem,
-                "asked_by": self._asked_by,
-                "num_failed": self._num_failed,
-                "models": self._sections(),
-                "retrained": dict(self._retrained),
-                "edges": self._edges.state_dict(),
-            }
-        )
+        plain = ("name", "update", "status", "problem", "asked_by", "num_failed")
+        state = {key: getattr(self, f"_{key}") for key in plain}
+        state |= {"models": self._sections(), "retrained": dict(self._retrained)}
+        self._held.write({**state, "edges": self._edges.state_dict()})
 
     def _sections(self) -> dict[str, Any]:
         return {name: one.model_dump(mode="json") for name, one in self._models.items()}

@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ludus.active.drift.simulator import Simulator, StreamEnded
-from ludus.active.examples import PoolExamples
-from ludus.active.stream.asking import Asking, Stopped
+from ludus.active.drift.shifts import Simulator, StreamEnded
 from ludus.active.stream.config import StreamConfig
 from ludus.active.stream.judge import Judge
-from ludus.active.stream.link import Link
+from ludus.active.stream.link import Link, Requests, Stopped
 from ludus.active.stream.predictor import Predictor
+from ludus.active.stream.retrainer import training_pool
 from ludus.active.stream.stored_state import StoredState
 from ludus.active.stream.wire import LinkLost, Message
 from ludus.config.registry import find
+from ludus.config.sections import kind_of
 from ludus.core import states
 from ludus.core.errors import LudusError, RunError
 from ludus.seeds import generator
@@ -50,13 +50,9 @@ class Edge:
         tell: Callable[[str], None],
     ) -> None:
         self.config, self._link, self._storage, self._tell = config, link, storage, tell
-        dataset = find("dataset", config.data.kind)(config.data)  # type: ignore[attr-defined]
-        train = dataset.load(generator(config.seed, "split")).train
-        self._examples = PoolExamples(
-            train, device=torch.device("cpu"), workers=0, seed=config.seed
-        )
+        self._examples = training_pool(config.data, seed=config.seed)
         self._targets_N = self._examples.targets(torch.arange(self._examples.size)).long()
-        shift = find("shift", config.shift.kind)(config.shift)  # type: ignore[attr-defined]
+        shift = find("shift", kind_of(config.shift))(config.shift)
         num_classes = int(self._targets_N.max()) + 1
         self.simulator = Simulator(
             self._targets_N, shift, num_classes=num_classes, seed=config.seed
@@ -73,14 +69,14 @@ class Edge:
         storage.make_root()
         self._held = StoredState(storage, "edge")
         self._load()
-        self._asking = Asking(
+        self._requests = Requests(
             link,
             self._introduction(),
             waits=config.wait_for_update,
             is_over=self.is_over,
             tell=tell,
         )
-        self._asking.update = self.update
+        self._requests.update = self.update
 
     @property
     def update(self) -> int:
@@ -108,7 +104,11 @@ class Edge:
         config = self.config
         if self.update < 0:
             # Without a first model there is nothing to predict with, so the datacenter must answer here.
-            self._take(self._met())
+            try:
+                self._take(self._requests.introduce())
+            except LinkLost as error:
+                told = f"{error}; start the datacenter first, and then the edge"
+                raise LudusError(told) from None
             self._save()
         elif self.simulator.step >= config.num_steps:
             self._tell(
@@ -133,12 +133,6 @@ class Edge:
             f" {self._storage.place}/{_LOG}"
         )
         self._ask("normal", {"step": self.simulator.step, "is_last": True}, waits=False)
-
-    def _met(self) -> Message:
-        try:
-            return self._asking.introduce()
-        except LinkLost as error:
-            raise LudusError(f"{error}; start the datacenter first, and then the edge") from None
 
     def _introduction(self) -> dict[str, Any]:
         config = self.config
@@ -212,7 +206,7 @@ class Edge:
 
     def _take(self, answer: Message) -> None:
         name = self._predictor.take(answer)
-        self._asking.update = self.update
+        self._requests.update = self.update
         self._tell(f"the model is {name}, update {self.update}")
 
     def _ask(
@@ -220,7 +214,7 @@ class Edge:
         *, waits: bool | None = None,
     ) -> Message | None:  # fmt: skip
         try:
-            return self._asking.ask(kind, header, tensors, waits=waits)
+            return self._requests.ask(kind, header, tensors, waits=waits)
         except (Stopped, LinkLost):
             raise
         except LudusError as error:

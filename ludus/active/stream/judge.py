@@ -31,11 +31,7 @@ class Judge:
         number = self._num_windows
         self._num_windows += 1
         if self._trigger is not None:
-            found = self._trigger.look(window)
-            return {
-                "retrain": found.retrain, "reasons": list(found.reasons),
-                "is_spent": found.is_spent, "metrics": dict(found.metrics),
-            }  # fmt: skip
+            return self._trigger.look(window).message()
         # Otherwise the new model's window would be compared with the old model's baseline.
         self._tell_owed()
         if self._owed is not None:
@@ -51,10 +47,8 @@ class Judge:
         if self._trigger is None:
             self._owed = is_retrained
             self._tell_owed()
-        elif is_retrained:
-            self._trigger.retrained()
         else:
-            self._trigger.not_retrained()
+            self._trigger.record(is_retrained=is_retrained)
 
     def _tell_owed(self) -> None:
         """Send a pending reset; the datacenter counts it once, so it is resent if the answer was lost."""

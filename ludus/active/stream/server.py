@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from ludus.active.stream.config import LinkConfig
 from ludus.active.stream.datacenter import Datacenter
@@ -60,23 +60,25 @@ class Server:
     def _attend(self, end: socket.socket) -> None:
         link = self._link
         try:
-            with _told(self._tell):
-                connection = Connection(
-                    end, role="datacenter", secret=self._secret,
-                    max_bytes=link.max_message_bytes,
-                    timeout=min(link.timeout_seconds, _GREETING_SECONDS),
-                )  # fmt: skip
-                connection.timeout = link.timeout_seconds
-                self._tell("an edge is here")
+            connection = Connection(
+                end, role="datacenter", secret=self._secret, max_bytes=link.max_message_bytes,
+                timeout=min(link.timeout_seconds, _GREETING_SECONDS),
+            )  # fmt: skip
+            connection.timeout = link.timeout_seconds
+            self._tell("an edge is here")
+            with self._one_at_a_time:
+                self._num_here += 1
+            try:
+                is_last = self._talk(connection)
+            finally:
                 with self._one_at_a_time:
-                    self._num_here += 1
-                try:
-                    is_last = self._talk(connection)
-                finally:
-                    with self._one_at_a_time:
-                        self._num_here -= 1
-                if is_last and self._ends_with_edge and not self._num_here:
-                    self.is_over.set()
+                    self._num_here -= 1
+            if is_last and self._ends_with_edge and not self._num_here:
+                self.is_over.set()
+        except LinkLost as error:
+            self._tell(f"an edge is gone: {error}; waiting for the next")
+        except LudusError as error:
+            self._tell(f"{error}; waiting for the next edge")
         finally:
             end.close()
             self._places.release()
@@ -106,14 +108,3 @@ class Server:
             raise LudusError(
                 f"link.max_message_bytes is {told} at the edge and {own} here; make the two files agree"
             )
-
-
-@contextlib.contextmanager
-def _told(tell: Callable[[str], None]) -> Iterator[None]:
-    """Report why an edge is gone, and continue."""
-    try:
-        yield
-    except LinkLost as error:
-        tell(f"an edge is gone: {error}; waiting for the next")
-    except LudusError as error:
-        tell(f"{error}; waiting for the next edge")

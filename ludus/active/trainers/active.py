@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ludus.active.asking import Asking
+from ludus.active.adapters.sklearn import Classifier, Refit, refusals
+from ludus.active.asking import Asking, Progress
 from ludus.active.config import ActiveConfig
-from ludus.active.drift.measured import measured
 from ludus.active.examples import PoolExamples
 from ludus.active.learn_set import LearnSet
-from ludus.active.models.current import Current
+from ludus.active.models.candidates import Candidates
 from ludus.active.models.features import Features, Of
-from ludus.active.models.modelled import Modelled
 from ludus.active.oracle import JOURNAL, Answers, Labels, Oracle
-from ludus.active.oracles.function import Answer
+from ludus.active.oracles.automatic import Answer
 from ludus.active.plan import rounds
 from ludus.active.pool import Pool
-from ludus.active.preflight import refuse_unread_layer
-from ludus.active.rounds import Progress
+from ludus.active.preflight import check_batch_of_one, check_scoring, refuse_unread_layer
+from ludus.active.recording import measure_calibration
+from ludus.active.scoring import Need, Scorer
+from ludus.active.selection.scores import BY_FEATURES
+from ludus.active.short_config import expand_active, load_starting
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find, register_trainer
 from ludus.config.sections import kind_of
-from ludus.core import Every, Repeat, Run, Stateful
+from ludus.core import Every, Repeat, Run, Stateful, states
 from ludus.core.errors import ConfigError
+from ludus.core.services import Weights
 from ludus.fit.loop import EPOCH
+from ludus.fit.preflight import check_model
 from ludus.fit.watchers import make_judge
 from ludus.judge.judge import leave_loop
-from ludus.nn.model import CLASS_LOSSES
+from ludus.nn.engines.unsaved import PlainState
+from ludus.nn.model import CLASS_LOSSES, Model
+from ludus.seeds import forked
 from ludus.session.logger import WriteLog
+from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
-from ludus.supervised.trainer import named_in_full
+from ludus.supervised.short_config import block_of
+from ludus.supervised.trainer import BaseTrainer, named_in_full
 
 
 @register_trainer("active")
-class ActiveTrainer(Modelled):
+class ActiveTrainer(BaseTrainer):
     """Active learning: queries labels for the most informative examples, and learns from them.
 
     train
@@ -55,8 +63,9 @@ class ActiveTrainer(Modelled):
     """
 
     Config = ActiveConfig
+    config: ActiveConfig
     # The current model and its optimizer are saved through `Current`.
-    derived = (*Modelled.derived, "model", "update", "flat", "optimizer", "fitting")
+    derived = (*BaseTrainer.derived, "model", "update", "flat", "optimizer", "fitting")
 
     asked_once = ("oracle",)
 
@@ -71,16 +80,36 @@ class ActiveTrainer(Modelled):
         test_loader: object = None,
     ) -> None:
         """Accept a complete config, or one model or several and a short training_config."""
+        self.candidates = Candidates()
         super().__init__(
-            config,
-            training_config,
-            train_loader,
-            val_loader,
-            model=model,
-            test_loader=test_loader,
+            config, training_config, train_loader, val_loader, model=model, test_loader=test_loader
         )
         self._function: Answer | None = None
         self._features_of: Of | None = None
+        if training_config is not None:
+            load_starting(block_of(training_config), self.candidates.given)
+
+    def _expanded(
+        self, training_config: Mapping[str, Any], train_loader: object, model: object
+    ) -> tuple[SupervisedConfig, str]:
+        first = model[0] if isinstance(model, list | tuple) and model else model
+        return expand_active(training_config, train_loader, loss=getattr(first, "loss", None))
+
+    def set_model(self, model: Any) -> None:
+        """Train this Model or torch network, or the best of a list of them.
+
+        The name or index of a candidate selects it, with its initial weights: before a run, which then
+        skips `selection`, or in a hook.
+        """
+        if isinstance(model, str | int):
+            if self.candidates.models:
+                self._activate(self.candidates.place_of(model))
+            if not self.run.cursor:
+                self.candidates.wanted = model
+            return
+        given = list(model) if isinstance(model, list | tuple) else [model]
+        self.candidates.give(given)
+        super().set_model(self.candidates.given[0])
 
     def set_oracle(self, function: Answer) -> None:
         """Use this function as the oracle: it takes inputs and their rows, and returns their labels."""
@@ -116,8 +145,9 @@ class ActiveTrainer(Modelled):
         self._check_measured()
         self.progress = Progress(config.stopping, self.pool.size)
         self.asking = Asking(
-            config, self.examples, self.pool, strategy=self.strategy, oracle=oracle,
-            answers=self.answers, progress=self.progress, scorer=lambda: self._scorer(self.model),
+            config=config, examples=self.examples, pool=self.pool, strategy=self.strategy,
+            oracle=oracle, answers=self.answers, progress=self.progress,
+            scorer=lambda: self._scorer(self.model),
         )  # fmt: skip
         self._renew()
 
@@ -153,6 +183,38 @@ class ActiveTrainer(Modelled):
             )
         return Datasets(name, train, make_evaluators(config, sources, self.device))
 
+    def _make_model(self) -> Model:
+        self.candidates.build(
+            self.config, self.train_data, self.device, members=self.strategy.members
+        )
+        return self.candidates.models[self.candidates.chosen]
+
+    def _check_candidates(self) -> None:
+        """Raise ConfigError unless each candidate fulfils the strategy's needs and has as many outputs."""
+        more: set[Need] = {"features"} if self.config.selection in BY_FEATURES else set()
+        one = self.examples.inputs(torch.tensor([0]))
+        label = self.pool.labels.new_zeros(1).to(self.device)
+        for model in self.candidates.models:
+            check_batch_of_one(self.config, model, (one, label))
+            check_scoring(
+                self.strategy, model, self._scorer(model), features=self.features,
+                class_weights=self.config.class_weights, more=more,
+            )  # fmt: skip
+        self.candidates.check_alike(one)
+        if self.async_evaluator is not None and self.strategy.members > 1:
+            raise ConfigError(
+                "an AsyncEvaluator rebuilds one network in another process, and a committee is several; set a"
+                " ludus.Evaluator, or use a strategy without a committee"
+            )
+
+    def _check_measured(self) -> None:
+        """Raise ConfigError if a candidate cannot be evaluated on the validation or test data."""
+        for model in self.candidates.models:
+            if not isinstance(model, Classifier):
+                for name, evaluator in self.evaluators.items():
+                    with forked(0):
+                        check_model(model, evaluator.data, what=f"be measured on the {name} data")
+
     def _make_oracle(self) -> Oracle:
         section, kind = self.config.oracle, kind_of(self.config.oracle)
         if self._function is not None and kind != "function":
@@ -169,6 +231,25 @@ class ActiveTrainer(Modelled):
             return 2 if self.config.loss == "binary_cross_entropy" else None
         with torch.no_grad(), self.model.evaluating():
             return int(self.model(self.examples.inputs(torch.tensor([0]))).shape[1])
+
+    def _make_update(self) -> None:
+        """Make the update of the current model, or its refit if it has no weights."""
+        if not isinstance(self.model, Classifier):
+            super()._make_update()
+            return
+        if wrong := list(refusals(self.config)):
+            raise ConfigError(
+                f"a scikit-learn classifier is fitted once a round, in one go: {'; '.join(wrong)}"
+            )
+        refit = Refit(self.model, self.examples, self.pool, self.config.seed)
+        self.update, self.optimizer = refit, refit.optimizer  # type: ignore[assignment]
+        self.config = self.config.replace(engine="eager")
+        self._plain_state = PlainState()
+
+    def _renew(self) -> None:
+        """Declare the parts that are reset in each round."""
+        own = (self.model, self.optimizer, self.update) if self.config.start != "warm" else ()
+        self.fitting.renew_only(self.judge, *own)
 
     def _prepare_observers(self) -> None:
         super()._prepare_observers()
@@ -203,12 +284,111 @@ class ActiveTrainer(Modelled):
             "fitting": self.fitting,
         }
 
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Select the saved candidate, then restore every part."""
+        with states.fitting("candidates"):
+            has_others = self.candidates.begin_as(state)
+        if has_others:
+            # The script built a network with other initial weights than the run's.
+            self._make_update()
+            self.fitting.renew_only()
+            self._renew()
+        self._activate(self.candidates.saved_choice(state))
+        super().load_state_dict(state)
+
+    def _activate(self, chosen: int) -> None:
+        """Make this candidate the current model."""
+        if chosen == self.candidates.chosen:
+            return
+        self.model = self.candidates.take(chosen)
+        if any(frame.name == EPOCH for frame in self.run.cursor):
+            # The best weights of this fit and the patience count belong to the other model.
+            self.judge.reset()
+        self._make_update()
+        self._renew()
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights in a saved state that would be evaluated; its candidate is selected."""
+        self._activate(self.candidates.saved_choice(state))
+        return super().weights_of(state)
+
+    def recall(self, about: Mapping[str, Any]) -> None:
+        """Select the candidate named in the note of saved weights, or the only one."""
+        name = about.get("candidate")
+        if isinstance(name, str) and len(self.candidates.models) > 1:
+            self._activate(self.candidates.place_of(name))
+
+    def _keep(self, name: str, weights: Weights, note: Mapping[str, Any]) -> None:
+        candidates = self.candidates
+        own = (
+            {"candidate": candidates.names[candidates.chosen]} if len(candidates.names) > 1 else {}
+        )
+        super()._keep(name, weights, {**own, **note})
+
     def consulted(self) -> Mapping[str, object]:
         """Return the strategy, the oracle, and the features function."""
         oracle = getattr(self, "oracle", None) if self._function is None else self._function
         strategy = getattr(self, "strategy", None)
         own = {"oracle": oracle, "strategy": strategy, "features": self._features_of}
         return {**super().consulted(), **own}
+
+    def select_active_model(self) -> str:
+        """Rank the candidates on the labels so far, select the best, and return its name."""
+        chosen = self.candidates.rank(
+            self.config.selection,
+            lambda model: self._scorer(model, is_first=True),
+            self.pool.labelled,
+            self.pool.labels,
+            self.config.loss,
+        )
+        self._activate(chosen)
+        return self.candidates.names[chosen]
+
+    def _select(self, run: Run) -> Mapping[str, float]:
+        metrics = self._first_metrics()
+        if self.config.selection is None:
+            return metrics
+        if self.candidates.wanted is not None:
+            name = self.candidates.names[self.candidates.chosen]
+            run.tell(
+                f"the model is {name}, which the script has set; selection {self.config.selection} is not"
+                " asked",
+                event="model_selected",
+            )
+            return metrics
+        name = self.select_active_model()
+        table = self.candidates.table(self.config.selection)
+        if run.files is not None:
+            self.candidates.record(run.files, self.config.selection)
+        run.tell(
+            f"the model is {name}, by {self.config.selection}\n{table}", event="model_selected"
+        )
+        return {**metrics, **self.candidates.metrics(self.config.selection)}
+
+    def _first_metrics(self) -> dict[str, float]:
+        """Return the test metrics of every candidate before training."""
+        found: dict[str, float] = {}
+        for name, model in zip(self.candidates.names, self.candidates.models, strict=True):
+            if "test" not in self.evaluators or isinstance(model, Classifier):
+                continue
+            for metric, value in self.evaluators["test"].evaluate(model)[1].items():
+                found[f"initial/{metric.removeprefix('test/')}/{name}"] = value
+        return found
+
+    def _scorer(self, model: Model, *, is_first: bool = False) -> Scorer:
+        """Return the Scorer of a model: with its EMA weights, or with its initial ones."""
+        ema = self.update.ema
+        is_swapped = model is self.model and ema is not None and not is_first
+        return Scorer(
+            self.examples,
+            model,
+            features=self.features,
+            batch_size=self.config.scoring_batch_size,
+            precision=self.config.precision,
+            seed=self.config.seed,
+            is_interrupted=lambda: self.run.interrupted,
+            swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
+        )
 
     def _take_best(self, run: Run) -> None:
         if (best := self.best()) is None:
@@ -223,13 +403,10 @@ class ActiveTrainer(Modelled):
         if (calibration := self.config.calibration) is not None:
             ema, data = self.update.ema, self.evaluators
             with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
-                metrics |= measured(
-                    calibration,
-                    self.model,
-                    test=data["test"],
-                    validation=data.get("validation"),
+                metrics |= measure_calibration(
+                    calibration, self.model, test=data["test"], validation=data.get("validation"),
                     run=run,
-                )
+                )  # fmt: skip
         accuracy, said_N = None, None
         if (stopping := self.config.stopping) is not None and stopping.target_accuracy is not None:
             accuracy = self.evaluate(self.evaluators["validation"])["validation/epoch_accuracy"]
@@ -238,3 +415,24 @@ class ActiveTrainer(Modelled):
         if (share := self.progress.update(accuracy, said_N)) is not None:
             metrics = {**metrics, "pool/stable_share": share}
         return metrics
+
+
+class Current:
+    """A part that saves and loads what a function currently returns: a model may be replaced during a run."""
+
+    def __init__(self, get: Callable[[], Stateful]) -> None:
+        self._get = get
+
+    def state_dict(self) -> Mapping[str, Any]:
+        return self._get().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._get().load_state_dict(state)
+
+    def inexact_because(self) -> Sequence[str]:
+        ask = getattr(self._get(), "inexact_because", None)
+        return ask() if callable(ask) else ()
+
+    @property
+    def engine_notes(self) -> Sequence[str]:
+        return getattr(self._get(), "engine_notes", ())

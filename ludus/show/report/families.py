@@ -1,7 +1,7 @@
 """Report sections of families: a file in a family's folder `report` is a section.
 
 The file `duel.py` has a function `duel`, which is called with all runs of the page and returns a Section, or
-None if it has nothing to show. It is called for runs of every kind, so it checks for its own files first.
+several, or None if it has nothing to show. It is called for runs of every kind, so it checks for its own files first.
 `MARK = "duels.jsonl"` declares that a directory with that file can be reported although it is not a run.
 """
 
@@ -41,9 +41,8 @@ def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
                 if not isinstance(error, LudusError):
                     told = f"{type(error).__name__}{': ' if told else ''}{told}"
                 said = text(f"The section '{name}' of {room.name} could not be made: {told}.")
-                made = Section(name, f'<div class="panel"><p class="warn">{said}</p></div>')
-            if made is not None:
-                yield made
+                made = [Section(name, f'<div class="panel"><p class="warn">{said}</p></div>')]
+            yield from made
 
 
 def is_marked(storage: Storage) -> bool:
@@ -60,11 +59,13 @@ def is_marked(storage: Storage) -> bool:
     return False
 
 
-def _made(name: str, module: str, runs: Sequence[ReportedRun]) -> Section | None:
+def _made(name: str, module: str, runs: Sequence[ReportedRun]) -> list[Section]:
     function = getattr(importlib.import_module(module), name, None)
     if not callable(function):
         raise LudusError(f"{module} has no function '{name}'")
     made = function(runs)
-    if made is not None and not isinstance(made, Section):
-        raise LudusError(f"'{name}' returned a {type(made).__name__}; return a Section or None")
-    return made
+    sections = list(made) if isinstance(made, list | tuple) else [made]
+    for one in sections:
+        if one is not None and not isinstance(one, Section):
+            raise LudusError(f"'{name}' returned a {type(one).__name__}; return a Section or None")
+    return [one for one in sections if one is not None]

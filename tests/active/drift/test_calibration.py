@@ -7,8 +7,15 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ludus.active.drift.calibration import ece, mce, mean_entropy, reliability
-from ludus.active.drift.temperature import HIGHEST, LOWEST, fit_temperature
+from ludus.active.drift.calibration import (
+    HIGHEST,
+    LOWEST,
+    ece,
+    fit_temperature,
+    mce,
+    mean_entropy,
+    reliability,
+)
 from ludus.core.errors import LudusError
 
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import ludus
-from ludus.active.drift.calibration import ece
-from ludus.active.drift.temperature import fit_temperature
+from ludus.active.drift.calibration import ece, fit_temperature
 from ludus.core.errors import ConfigError
 from ludus.core.runtime import InMemoryRuntime
 

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.active.drift.shift import Shift
-from ludus.active.drift.simulator import Simulator, StreamEnded
+from ludus.active.drift.shifts import Shift, Simulator, StreamEnded
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 

@@ -8,8 +8,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from ludus.active.drift.baseline import Baseline, BaselineConfig
-from ludus.active.drift.estimator import Window
+from ludus.active.drift.estimator import Baseline, BaselineConfig, Window
 from ludus.active.drift.trigger import Trigger, TriggerConfig
 from ludus.config.registry import find
 from ludus.core.errors import LudusError

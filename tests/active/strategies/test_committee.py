@@ -54,7 +54,7 @@ def test_a_committee_says_the_mean_of_what_its_members_say() -> None:
 
 
 def test_the_loss_that_is_evaluated_is_that_of_the_whole() -> None:
-    model = make_committee(Model(torch.nn.Linear(13, 3), loss="cross_entropy"), 2, None)
+    model = make_committee(Model(torch.nn.Linear(13, 3), loss="cross_entropy"), 2)
     targets = torch.tensor([0, 1, 2, 0, 1, 2])
     said = model.module(INPUTS)
     step = model.evaluation_step((INPUTS, targets), 0)
@@ -63,7 +63,7 @@ def test_the_loss_that_is_evaluated_is_that_of_the_whole() -> None:
 
 
 def test_the_loss_that_is_learnt_from_is_told_as_a_mean_and_moves_each_member_by_its_own() -> None:
-    model = make_committee(Model(torch.nn.Linear(13, 3), loss="cross_entropy"), 3, None)
+    model = make_committee(Model(torch.nn.Linear(13, 3), loss="cross_entropy"), 3)
     targets = torch.tensor([0, 1, 2, 0, 1, 2])
     losses = [
         torch.nn.functional.cross_entropy(said, targets) for said in model.module.each(INPUTS)
@@ -124,7 +124,7 @@ def test_a_frozen_body_is_the_same_in_all_members_and_stays_so() -> None:
 def test_a_layer_that_is_frozen_in_part_keeps_that_part() -> None:
     net = layered()
     net[3].bias.requires_grad_(False)
-    made = make_committee(Model(net, loss="cross_entropy"), 2, None)
+    made = make_committee(Model(net, loss="cross_entropy"), 2)
     assert "3.bias" in sharing(list(made.module.members), net)[1]
     assert "3.weight" not in sharing(list(made.module.members), net)[1]
 
@@ -144,7 +144,7 @@ def test_members_of_a_network_with_loaded_weights_differ_in_the_last_layer_alone
     trainer.prepare(max_steps=None)
     body = ["0.weight", "0.bias", "1.weight", "1.bias"]
     assert sharing(members_of(trainer), loaded.module)[1] == body
-    fresh = make_committee(Model(layered(), loss="cross_entropy"), 2, None)
+    fresh = make_committee(Model(layered(), loss="cross_entropy"), 2)
     assert "0.weight" not in sharing(list(fresh.module.members), layered())[1]
 
 
@@ -163,7 +163,7 @@ def test_a_network_that_is_frozen_whole_makes_no_committee() -> None:
     with pytest.raises(
         ConfigError, match="every layer of Sequential that could begin anew is frozen"
     ):
-        make_committee(Model(net, loss="cross_entropy"), 2, None)
+        make_committee(Model(net, loss="cross_entropy"), 2)
 
 
 def test_a_committee_of_a_trained_network_whose_head_is_listed_first_is_refused() -> None:

@@ -7,15 +7,17 @@ import math
 import pytest
 import torch
 
-from ludus.active.strategies.bald import bald
-from ludus.active.strategies.committee_kl import mean_kl
-from ludus.active.strategies.committee_vote_entropy import vote_entropy
-from ludus.active.strategies.density_weighted import density
-from ludus.active.strategies.entropy import entropy
-from ludus.active.strategies.expected_gradient_length import expected_gradient_length
-from ludus.active.strategies.margin import margin
-from ludus.active.strategies.mc_dropout import predictive_entropy
-from ludus.active.strategies.uncertainty import uncertainty
+from ludus.active.strategies.by_score import (
+    bald,
+    density,
+    entropy,
+    expected_gradient_length,
+    margin,
+    mean_kl,
+    predictive_entropy,
+    uncertainty,
+    vote_entropy,
+)
 
 PROBS = torch.tensor(
     [[0.7, 0.2, 0.1], [0.4, 0.35, 0.25], [0.1, 0.8, 0.1], [0.05, 0.05, 0.9], [0.34, 0.33, 0.33]]

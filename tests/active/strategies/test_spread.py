@@ -8,9 +8,7 @@ from torch import Tensor
 
 from ludus.active import spread
 from ludus.active.spread import k_center, k_means, k_means_plus_plus, mean_distance
-from ludus.active.strategies.badge import badge, gradient_factor
-from ludus.active.strategies.core_set import core_set
-from ludus.active.strategies.typiclust import typiclust
+from ludus.active.strategies.by_features import badge, gradient_factor, typiclust
 
 POINTS = torch.tensor(
     [[0, 0], [1, 0], [0, 3], [4, 4], [5, 0], [-2, 1], [2.5, 2.5], [6, 6]], dtype=torch.float32
@@ -34,7 +32,7 @@ def slow_centers(features: Tensor, count: int, covered: Tensor) -> list[int]:
 def test_a_core_set_is_that_of_another_library() -> None:
     # skactiveml 1.0.1, CoreSet on the points, of which 0 and 6 have labels: 7, 4, 2, 5.
     free = [1, 2, 3, 4, 5, 7]
-    found = core_set(POINTS[free], 4, covered=POINTS[[0, 6]])
+    found = k_center(POINTS[free], 4, covered=POINTS[[0, 6]])
     assert [free[place] for place in found.tolist()] == [7, 4, 2, 5]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ludus.active.programs.standalone import StandaloneProgram
+from ludus.active.programs.stream import StandaloneProgram
 from ludus.active.stream.config import RetrainingConfig
 from ludus.active.stream.link import DirectLink
 from ludus.active.stream.wire import Message

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.active.programs.edge import EdgeProgram
+from ludus.active.programs.stream import EdgeProgram
 from ludus.active.stream.config import read_stream_config
 from ludus.config.base import read_config
 from ludus.config.migrations import VERSION

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.active.drift.simulator import Simulator
+from ludus.active.drift.shifts import Simulator
 from ludus.active.drift.trigger import Trigger
 from ludus.active.stream import retrainer
 from ludus.active.stream.config import read_stream_config
 from ludus.active.stream.datacenter import Datacenter
+from ludus.active.stream.edges import Watch
 from ludus.active.stream.link import DirectLink
-from ludus.active.stream.watch import Watch
 from ludus.config.base import from_data
 from ludus.config.registry import find
 from ludus.core.errors import CheckpointError, LudusError, RunError

@@ -1,6 +1,6 @@
-"""TypiClust: the most typical example of each large unlabelled cluster, for small label budgets.
+"""Strategies that choose the queries of a round together: at random, or diverse in feature space.
 
-Shapes: N candidate rows, L labelled rows, D features, K clusters.
+Shapes: N candidate rows, L labelled rows, C classes, D features, K clusters.
 """
 
 from __future__ import annotations
@@ -9,12 +9,82 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ludus.active.scoring import Need
-from ludus.active.spread import k_means, mean_distance
+from ludus.active.spread import k_center, k_means, k_means_plus_plus, mean_distance
 from ludus.active.strategy import Strategy, View
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
+
+
+@register("strategy", "uniform")
+class Uniform(Strategy):
+    """Uniform random sampling: the baseline of all other strategies."""
+
+    class Config(StrictConfig):
+        """Nothing to set."""
+
+        kind: Literal["uniform"]
+        """Uniform random sampling."""
+
+    def choose(self, view: View, count: int) -> Tensor:
+        """Return the first rows of the view, whose order is random."""
+        return view.rows[:count]
+
+
+@register("strategy", "core_set")
+class CoreSet(Strategy):
+    """Core-set: each query is furthest, in feature space, from the labelled rows and earlier queries."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"features"})
+
+    class Config(StrictConfig):
+        """Nothing to set."""
+
+        kind: Literal["core_set"]
+        """Core-set: greedy k-center on features (CoreSet)."""
+
+    def choose(self, view: View, count: int) -> Tensor:
+        """Return the k-center rows; memory holds the features of the pool and one distance per row."""
+        covered_LD = view.features(view.labelled) if len(view.labelled) else None
+        return view.rows[k_center(view.features(view.rows), count, covered=covered_LD).cpu()]
+
+
+@register("strategy", "badge")
+class Badge(Strategy):
+    """BADGE: samples rows by k-means++ on gradient embeddings, uncertain and diverse.
+
+    The gradient of the last layer for the most likely class is the outer product of (probabilities - one-hot)
+    and the features; it is stored as these two factors, so N rows cost N * (C + D) numbers, not N * C * D.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"probabilities", "features"})
+
+    class Config(StrictConfig):
+        """Nothing to set."""
+
+        kind: Literal["badge"]
+        """k-means++ on gradient embeddings (BADGE)."""
+
+    def choose(self, view: View, count: int) -> Tensor:
+        """Return rows sampled by k-means++ on their gradient embeddings."""
+        return view.rows[badge(*view.outputs(view.rows), count, generator=view.generator)]
+
+
+def badge(
+    log_probs_NC: Tensor, features_ND: Tensor, count: int, *, generator: torch.Generator
+) -> Tensor:
+    """Return the indices of `count` rows: the largest gradient first, then by squared distance."""
+    return k_means_plus_plus(
+        features_ND, count, generator=generator, factor=gradient_factor(log_probs_NC)
+    )
+
+
+def gradient_factor(log_probs_NC: Tensor) -> Tensor:
+    """Return the (N, C) gradients of the loss by the logits, with the most likely class as label."""
+    is_likeliest_NC = functional.one_hot(log_probs_NC.argmax(1), log_probs_NC.shape[1])
+    return log_probs_NC.exp() - is_likeliest_NC
 
 
 @register("strategy", "typiclust")

@@ -1,1 +1,0 @@
-"""The kinds of distribution shift of a stream, one file each."""
