@@ -70,8 +70,8 @@ class Family:
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each kind in a folder of this package, by its name.
 
-        A file, or a package, is a kind by its own name, unless it registers kinds: then it holds those, so that
-        small ones can share a file. A file `folder.py` may stand in the folder's place.
+        A file, or a package, is a kind by its own name, unless it registers kinds: then it holds those, so
+        that small ones can share a file. A file `folder.py` may stand in the folder's place.
         """
         if self.folder is None:
             return {}
@@ -111,9 +111,9 @@ def declare(
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
-    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, or holds those
-    that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined in
-    the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
+    `categories` maps a category of kinds to a folder of the package: each file in it is a kind, or holds
+    those that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined
+    in the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
     is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
     `programs` is a program with its own command; each in `commands` is a command of `ludus`.
