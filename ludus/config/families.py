@@ -80,7 +80,7 @@ class Family:
         files |= {file: f"{parts}.{file.parent.name}" for file in here.glob("*/__init__.py")}
         if (alone := here.with_suffix(".py")).is_file():
             files[alone] = parts
-        found = {}
+        found: dict[str, str] = {}
         for file, module in files.items():
             own = module.rpartition(".")[2]
             kinds = _REGISTERS.findall(file.read_text(encoding="utf-8"))

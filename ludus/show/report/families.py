@@ -1,8 +1,8 @@
 """Report sections of families: a file in a family's folder `report` is a section.
 
 The file `duel.py` has a function `duel`, which is called with all runs of the page and returns a Section, or
-several, or None if it has nothing to show. It is called for runs of every kind, so it checks for its own files
-first.
+several, or None if it has nothing to show. It is called for runs of every kind, so it checks for its own
+files first.
 `MARK = "duels.jsonl"` declares that a directory with that file can be reported although it is not a run.
 """
 
