@@ -38,10 +38,11 @@ from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import CLASS_LOSSES, Model
 from ludus.seeds import forked
 from ludus.session.logger import WriteLog
+from ludus.supervised.build import named_in_full
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
 from ludus.supervised.short_config import block_of
-from ludus.supervised.trainer import BaseTrainer, named_in_full
+from ludus.supervised.trainer import BaseTrainer
 
 
 @register_trainer("active")
