@@ -21,7 +21,7 @@ from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.plan import after_an_iteration, make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
-from ludus.arena.playing.rollout import roll_out, rows_of
+from ludus.arena.playing.rollout import roll_out, rows_of, sampled
 from ludus.arena.playing.transcript import told
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.rl_config import RlHyperParameters
@@ -225,13 +225,11 @@ class TensorDictRlTrainer(TensorDictTrainer):
     def _roll_out(self, iteration: int) -> TensorDict:
         """Return the episodes of one iteration."""
         seed = derive(self.config.seed, "arena/actions", iteration)
-        source = torch.Generator(self.device).manual_seed(seed)
         return roll_out(
             self.agents,
             self.environment,
             self.environment.begin(iteration),
-            lambda distribution: distribution.drawn(source),
-            num_steps=self.environment.num_steps,
+            sampled(seed, self.device),
             is_interrupted=lambda: self.run.interrupted,
         )
 
