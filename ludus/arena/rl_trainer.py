@@ -29,7 +29,7 @@ from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
-from ludus.data.replay.pending import MinibatchOrder, PendingData
+from ludus.data.replay.pending import Form, MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.learner import Learner
@@ -143,8 +143,10 @@ class TensorDictRlTrainer(TensorDictTrainer):
             rates=self.agents.rates(),
         )
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
+        form = Form(to_columns, partial(to_tensordict, num_dims=2))
         self.pending_rollouts = PendingData(
             self.device,
+            {"rollouts": form},
             rollouts=kinds_of(stored, shape, 2),
             rows=kinds_of(rows, (shape[0] * shape[1],), 1),
         )
@@ -219,7 +221,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
         iteration = run.counters["iteration"]
         for name, section in self.config.agents.items():
             self.update.set_learning(name, section.update_schedule.is_learning(iteration))
-        self.pending_rollouts.put("rollouts", to_columns(self._roll_out(iteration)))
+        self.pending_rollouts.put("rollouts", self._roll_out(iteration))
         run.counters["env_steps"] += self.config.frames_per_batch
 
     def _roll_out(self, iteration: int) -> TensorDict:
@@ -234,7 +236,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
         )
 
     def _estimate(self, run: Run) -> None:
-        rollouts = to_tensordict(self.pending_rollouts.take("rollouts"), 2)
+        rollouts: TensorDict = self.pending_rollouts.take("rollouts")
         found = self.watched(rollouts, self.environment)
         self.pending_rollouts.put("rows", self._estimated(rollouts))
         self.meter.update({**found, **critic_statistics(rollouts, self.environment)})
