@@ -9,7 +9,7 @@ import torch
 from ludus.arena.analyser import Watched
 from ludus.arena.libraries import TensorDict
 from ludus.arena.playing.environment import Environment, MessageEnvironment
-from ludus.arena.playing.rollout import Choose, roll_out
+from ludus.arena.playing.rollout import Choose, roll_out, sampled
 from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.scenario import ScenarioInstance
 from ludus.arena.statistics import means
@@ -81,7 +81,6 @@ class Evaluation:
             environment,
             environment.begin(index),
             self.choose(name, index),
-            num_steps=environment.num_steps,
             is_interrupted=lambda: run is not None and run.interrupted,
         )
         if run is not None and run.interrupted:
@@ -93,5 +92,4 @@ class Evaluation:
         if self.config.evaluation.actions == "greedy":
             return lambda distribution: distribution.mode
         seed = derive(self.config.seed, f"arena/{name}/actions", index)
-        source = torch.Generator(self.instance.device).manual_seed(seed)
-        return lambda distribution: distribution.drawn(source)
+        return sampled(seed, self.instance.device)

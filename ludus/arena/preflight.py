@@ -15,7 +15,7 @@ from ludus.arena.libraries import TensorDict
 from ludus.arena.objectives.objective import KEYS
 from ludus.arena.playing.columns import SEPARATOR
 from ludus.arena.playing.environment import Environment
-from ludus.arena.playing.rollout import roll_out, rows_of
+from ludus.arena.playing.rollout import roll_out, rows_of, sampled
 from ludus.core.errors import ConfigError, LudusError
 from ludus.seeds import derive
 
@@ -27,15 +27,9 @@ def tried(
 ) -> TensorDict:
     """Return the episodes of one iteration, not used for learning; empty statistics are initialised by
     them."""
-    source = torch.Generator(device).manual_seed(derive(seed, "arena/tried"))
+    choose = sampled(derive(seed, "arena/tried"), device)
     with untouched(agents):
-        rollouts = roll_out(
-            agents,
-            environment,
-            environment.begin(0),
-            lambda distribution: distribution.drawn(source),
-            num_steps=environment.num_steps,
-        )
+        rollouts = roll_out(agents, environment, environment.begin(0), choose)
     if fresh := agents.fresh:
         agents.observe(environment.filled(rows_of(rollouts)), fresh)
     return rollouts

@@ -21,7 +21,7 @@ from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.plan import after_an_iteration, make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
-from ludus.arena.playing.rollout import roll_out, rows_of
+from ludus.arena.playing.rollout import roll_out, rows_of, sampled
 from ludus.arena.playing.transcript import told
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.rl_config import RlHyperParameters
@@ -29,7 +29,7 @@ from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
-from ludus.data.replay.pending import MinibatchOrder, PendingData
+from ludus.data.replay.pending import Form, MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.learner import Learner
@@ -143,8 +143,10 @@ class TensorDictRlTrainer(TensorDictTrainer):
             rates=self.agents.rates(),
         )
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
+        form = Form(to_columns, partial(to_tensordict, num_dims=2))
         self.pending_rollouts = PendingData(
             self.device,
+            {"rollouts": form},
             rollouts=kinds_of(stored, shape, 2),
             rows=kinds_of(rows, (shape[0] * shape[1],), 1),
         )
@@ -219,24 +221,22 @@ class TensorDictRlTrainer(TensorDictTrainer):
         iteration = run.counters["iteration"]
         for name, section in self.config.agents.items():
             self.update.set_learning(name, section.update_schedule.is_learning(iteration))
-        self.pending_rollouts.put("rollouts", to_columns(self._roll_out(iteration)))
+        self.pending_rollouts.put("rollouts", self._roll_out(iteration))
         run.counters["env_steps"] += self.config.frames_per_batch
 
     def _roll_out(self, iteration: int) -> TensorDict:
         """Return the episodes of one iteration."""
         seed = derive(self.config.seed, "arena/actions", iteration)
-        source = torch.Generator(self.device).manual_seed(seed)
         return roll_out(
             self.agents,
             self.environment,
             self.environment.begin(iteration),
-            lambda distribution: distribution.drawn(source),
-            num_steps=self.environment.num_steps,
+            sampled(seed, self.device),
             is_interrupted=lambda: self.run.interrupted,
         )
 
     def _estimate(self, run: Run) -> None:
-        rollouts = to_tensordict(self.pending_rollouts.take("rollouts"), 2)
+        rollouts: TensorDict = self.pending_rollouts.take("rollouts")
         found = self.watched(rollouts, self.environment)
         self.pending_rollouts.put("rows", self._estimated(rollouts))
         self.meter.update({**found, **critic_statistics(rollouts, self.environment)})

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import ludus
-from ludus.arena.playing.columns import to_columns
 from ludus.arena.trainers.vanilla_ppo import VanillaPpoTrainer
 from ludus.core.states import StateError
 from ludus.session.build import rebuild_trainer
@@ -133,7 +132,7 @@ def test_a_run_whose_config_was_edited_is_not_gone_on_with(
 def test_a_state_of_other_shapes_is_refused_by_name(part: str) -> None:
     trainer: Any = ludus.build_trainer(small_arena())
     trainer.prepare(max_steps=None)
-    trainer.pending_rollouts.put("rollouts", to_columns(trainer._roll_out(0)))
+    trainer.pending_rollouts.put("rollouts", trainer._roll_out(0))
     saved = trainer.parts()[part].state_dict()
     columns = saved["rollouts"] if part == "waiting" else saved
     name = "index" if part == "waiting" else "totals"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 import torch
 
 from ludus.core.errors import CheckpointError
 from ludus.core.states import StateError
-from ludus.data.replay.pending import MinibatchOrder, PendingData
+from ludus.data.replay.pending import Form, MinibatchOrder, PendingData
 
 CPU = torch.device("cpu")
 
@@ -34,6 +36,24 @@ def test_a_saved_state_is_taken_up_and_another_shape_is_refused_by_name() -> Non
     held.put("rollout", {"seen": torch.ones(4, 2), "kept": None})
     with pytest.raises(StateError, match="seen"):
         other.load_state_dict(held.state_dict())
+
+
+class Pair(NamedTuple):
+    seen: torch.Tensor
+    kept: None = None
+
+
+def test_data_of_another_form_are_saved_as_columns() -> None:
+    forms = {"rollout": Form(Pair._asdict, lambda columns: Pair(**columns))}
+    like = {"seen": torch.zeros(2, device="meta"), "kept": None}
+    held, other = (PendingData(CPU, forms, rollout=like) for _ in range(2))
+    assert held.state_dict() == {"rollout": None}
+    held.put("rollout", Pair(torch.ones(2)))
+    saved = held.state_dict()
+    assert list(saved["rollout"]) == ["seen", "kept"]
+    other.load_state_dict(saved)
+    assert isinstance(taken := other.take("rollout"), Pair)
+    assert torch.equal(taken.seen, torch.ones(2))
 
 
 def test_an_order_is_computed_once_per_epoch() -> None:

@@ -238,7 +238,7 @@ class _OnRows(TensorDictModuleBase):
 
 
 class Speaking(_OnRows):
-    """Writes the logits of all agents, and the values too where they are wanted and missing."""
+    """Writes the logits of all agents."""
 
     def __init__(self, agents: CombinedAgents) -> None:
         super().__init__(agents, [*LOGITS.values()])
@@ -250,8 +250,6 @@ class Speaking(_OnRows):
 
 class Valuing(_OnRows):
     """Writes the values of all agents; within TorchRL's `set_skip_existing`, unless they exist."""
-
-    only_looks = True
 
     def __init__(self, agents: CombinedAgents) -> None:
         super().__init__(agents, [VALUE])
@@ -265,8 +263,7 @@ class Valuing(_OnRows):
 
 def is_plain_look(critic: nn.Module) -> bool:
     """Return whether a critic only writes the agents' values, so that one pass is enough."""
-    has_hooks = any(getattr(critic, name) for name in HOOKS)
-    return vars(type(critic)).get("only_looks", False) and not has_hooks
+    return type(critic) is Valuing and not any(getattr(critic, name) for name in HOOKS)
 
 
 def make_actor(agents: CombinedAgents) -> ProbabilisticTensorDictSequential:

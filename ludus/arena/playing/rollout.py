@@ -21,21 +21,28 @@ from ludus.core.errors import Interrupted
 Choose = Callable[[TurnDistribution], Tensor]
 
 
+def sampled(seed: int, device: torch.device) -> Choose:
+    """Return the choice that samples actions, by a generator with this seed."""
+    source = torch.Generator(device).manual_seed(seed)
+    return lambda distribution: distribution.drawn(source)
+
+
 def roll_out(
     agents: CombinedAgents,
     environment: Environment,
     moment: Moment,
     choose: Choose,
     *,
-    num_steps: int,
+    num_steps: int | None = None,
     is_interrupted: Callable[[], bool] = lambda: False,
 ) -> TensorDict:
     """Return the (B, T) rollout from this moment on; `choose` samples the actions, or takes the most
     likely.
 
-    Nothing in it waits for the device. Steps after all episodes are over are zeros, and masked. It raises
-    Interrupted when asked to stop.
+    `num_steps` is by default that of the environment. Nothing waits for the device. Steps after all episodes
+    are over are zeros, and masked. It raises Interrupted when asked to stop.
     """
+    num_steps = environment.num_steps if num_steps is None else num_steps
     steps: list[dict[str, Tensor]] = []
     afters: list[dict[str, Tensor]] = []
     with torch.no_grad():

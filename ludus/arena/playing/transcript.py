@@ -23,8 +23,7 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
         moment, place = environment.begin_with(data[place : place + 1], index), 0
     else:
         moment = environment.begin(iteration)
-    choose, num_steps = evaluation.choose("play", index), environment.num_steps
-    rollouts = roll_out(agents, environment, moment, choose, num_steps=num_steps)[place]
+    rollouts = roll_out(agents, environment, moment, evaluation.choose("play", index))[place]
     if isinstance(environment, MessageEnvironment):
         lines = _messages_told(environment, evaluation, moment, rollouts)
     else:

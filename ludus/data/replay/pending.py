@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,18 +16,30 @@ Columns = Mapping[str, Tensor | None]
 """Tensors by name; None for one that there is not."""
 
 
+class Form(NamedTuple):
+    """How data that are neither a tensor nor columns are saved and restored."""
+
+    to_columns: Callable[[Any], Columns]
+    from_columns: Callable[[Any], Any]
+
+
 class PendingData:
     """Holds data from the stage that makes them to those that use them; a part.
 
-    Each slot is empty, or holds a tensor, or tensors by name.
+    Each slot is empty, or holds a tensor, tensors by name, or data of a form of its own.
     """
 
-    def __init__(self, device: torch.device, **like: Tensor | Columns) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        forms: Mapping[str, Form] = MappingProxyType({}),
+        **like: Tensor | Columns,
+    ) -> None:
         """`like` gives by slot the shapes and types, which tensors on the meta device have too."""
-        self._device, self._like = device, like
+        self._device, self._forms, self._like = device, forms, like
         self._held: dict[str, Any] = dict.fromkeys(like)
 
-    def put(self, slot: str, data: Tensor | Columns) -> None:
+    def put(self, slot: str, data: Any) -> None:
         """Fill a slot."""
         self._held[slot] = data
 
@@ -43,13 +56,18 @@ class PendingData:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the data, None for an empty slot."""
-        held = self._held.items()
-        return {slot: dict(data) if isinstance(data, Mapping) else data for slot, data in held}
+        found = dict(self._held)
+        for slot, form in self._forms.items():
+            found[slot] = None if found[slot] is None else form.to_columns(found[slot])
+        return {slot: dict(one) if isinstance(one, Mapping) else one for slot, one in found.items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the data."""
         states.check_keys(state, *self._like)
-        self._held = {slot: self._read(state, slot, like) for slot, like in self._like.items()}
+        found = {slot: self._read(state, slot, like) for slot, like in self._like.items()}
+        for slot, form in self._forms.items():
+            found[slot] = None if found[slot] is None else form.from_columns(found[slot])
+        self._held = found
 
     def _read(self, state: Mapping[str, Any], key: str, like: Tensor | Columns | None) -> Any:
         if like is None or state[key] is None:
