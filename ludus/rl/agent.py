@@ -55,13 +55,11 @@ class Agent(Metered):
         self.is_training = True
         self.generator = np.random.Generator(np.random.PCG64(derive(config.seed, "explore")))
         self.normaliser: Normaliser | None = None
-        if (normalise := config.normalise) is not None:
+        if config.normalise is not None:
             self.normaliser = Normaliser(
+                config.normalise,
                 spec.obs_shape,
                 config.num_envs,
-                observations=normalise.observations,
-                rewards=normalise.rewards,
-                clip=normalise.clip,
                 gamma=config.gamma,
                 device=device,
                 are_sums=getattr(config, "n_step", 1) > 1,
@@ -92,7 +90,10 @@ class Agent(Metered):
 
     def modules(self) -> list[nn.Module]:
         """Return the trained networks."""
-        return [part.module for part in self.learned().values() if isinstance(part, Learner)]
+        return [learner.module for learner in self._learners().values()]
+
+    def _learners(self) -> dict[str, Learner]:
+        return {k: part for k, part in self.learned().items() if isinstance(part, Learner)}
 
     def example_inputs(self) -> tuple[Tensor | None, ...]:
         """Return zeros in the shapes of the inputs of `update`."""
@@ -203,11 +204,7 @@ class Agent(Metered):
 
     def describe(self) -> dict[str, float]:
         """Return the norm of each network's weights."""
-        return {
-            f"agent/{name}_norm": part.flat.norm()
-            for name, part in self.learned().items()
-            if isinstance(part, Learner)
-        }
+        return {f"agent/{name}_norm": one.flat.norm() for name, one in self._learners().items()}
 
     def train(self, mode: bool = True) -> None:
         """Switch exploration on or off."""
@@ -227,23 +224,21 @@ class Agent(Metered):
 
     def weights(self) -> dict[str, Tensor]:
         """Return a CPU copy of what acting needs: parameters, buffers, observation moments."""
-        found: dict[str, Tensor] = {}
-        learned = self.learned()
-        for network in self.policy_networks():
-            learner = learned[network]
-            assert isinstance(learner, Learner)
-            for name, tensor in learner.weights().items():
-                found[f"{network}.{name}"] = tensor
+        learners = self._learners()
+        found = {
+            f"{network}.{name}": tensor
+            for network in self.policy_networks()
+            for name, tensor in learners[network].weights().items()
+        }
         if self.normaliser is not None:
             found |= self.normaliser.weights()
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in found.items()}
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Load the weights of a trained policy."""
-        learned, found = self.learned(), []
+        learners, found = self._learners(), []
         for network in self.policy_networks():
-            learner, start = learned[network], f"{network}."
-            assert isinstance(learner, Learner)
+            learner, start = learners[network], f"{network}."
             named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}
             with states.within(network):
                 learner.check_weights(named)
@@ -257,9 +252,8 @@ class Agent(Metered):
     def undisturbed(self) -> Iterator[None]:
         """Undo, after the block, whatever forward passes inside it changed in the networks."""
         with contextlib.ExitStack() as stack:
-            for part in self.learned().values():
-                if isinstance(part, Learner):
-                    stack.enter_context(part.module_state.kept())
+            for learner in self._learners().values():
+                stack.enter_context(learner.module_state.kept())
             yield
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ludus
-from ludus.rl.sampling.normalise import Normaliser, RunningMoments
+from ludus.rl.sampling.normalise import NormaliseConfig, Normaliser, RunningMoments
 from tests.rl.known_problems import problem
 from tests.rl.small import NORMALISE, small
 
@@ -25,8 +25,11 @@ def read_records(root: Path) -> list[dict[str, Any]]:
 
 
 def normaliser(**changes: Any) -> Normaliser:
-    options = {"observations": True, "rewards": True, "clip": 10.0, "gamma": 0.9, "device": CPU}
-    return Normaliser((3,), 2, **(options | changes))
+    keys = {"observations": True, "rewards": True, "clip": 10.0}
+    options: dict[str, Any] = {"gamma": 0.9, "device": CPU}
+    options |= {name: value for name, value in changes.items() if name not in keys}
+    section = {name: changes.get(name, value) for name, value in keys.items()}
+    return Normaliser(NormaliseConfig.model_construct(**section), (3,), 2, **options)
 
 
 def test_moments_gathered_in_pieces_are_those_of_the_whole() -> None:

@@ -46,6 +46,12 @@ def test_config_and_agent_stand_one_level_below_their_base_and_the_trainer_two(k
     assert chain(trainer, RLTrainer) == [f"{name}Trainer", between, "RLTrainer"]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_four_classes_of_ludus_stand_above_a_trainer_mixins_counted(kind: str) -> None:
+    above = [one for one in find("trainer", kind).__mro__[1:] if one is not object]
+    assert len(above) == 4, above
+
+
 @pytest.mark.parametrize(
     ("saved", "now"),
     [

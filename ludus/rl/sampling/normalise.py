@@ -99,22 +99,20 @@ class Normaliser:
 
     def __init__(
         self,
+        config: NormaliseConfig,
         obs_shape: tuple[int, ...],
         num_envs: int,
         *,
-        observations: bool,
-        rewards: bool,
-        clip: float,
         gamma: float,
         device: torch.device,
         are_sums: bool = False,
     ) -> None:
         """With `are_sums` the rewards of a loss are n-step sums of rewards clipped by `clipped`."""
-        self.clip = clip
+        self.clip = config.clip
         self._gamma = gamma
         self._are_sums = are_sums
-        self._observed = RunningMoments(obs_shape) if observations else None
-        self._returned = RunningMoments(()) if rewards else None
+        self._observed = RunningMoments(obs_shape) if config.observations else None
+        self._returned = RunningMoments(()) if config.rewards else None
         self._returns_N = np.zeros(num_envs)
         """The discounted return so far of each env's current episode."""
         # One tensor, so that both reach the device in one copy.

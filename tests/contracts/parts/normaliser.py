@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from ludus.rl.sampling.normalise import Normaliser
+from ludus.rl.sampling.normalise import NormaliseConfig, Normaliser
 
 # Means have either sign.
 HARMLESS = ("*/mean negative", "returns negative", "published/0 negative")
 
 
 def make() -> Normaliser:
-    return Normaliser(
-        (3,), 2, observations=True, rewards=True, clip=5.0, gamma=0.9, device=torch.device("cpu")
-    )
+    config = NormaliseConfig(observations=True, rewards=True, clip=5.0)
+    return Normaliser(config, (3,), 2, gamma=0.9, device=torch.device("cpu"))
 
 
 def use(normaliser: Normaliser) -> None:
