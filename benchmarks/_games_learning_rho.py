@@ -5,7 +5,7 @@ import torch
 import ludus
 from benchmarks._games_learning_tasks import EVALUATION_SEED, MAX_STEPS
 from ludus.games import make_game
-from ludus.games.dqn.rho import play_games, rho
+from ludus.games.matches import play_games, rho
 from ludus.games.player import Player, seated
 
 

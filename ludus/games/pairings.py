@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame
+from ludus.games.matches import Played, play_games, rho
 from ludus.games.player import AnyPlayer, seated
 from ludus.seeds import derive
 

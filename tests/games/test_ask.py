@@ -11,9 +11,8 @@ from torch import Tensor
 
 from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.games.dqn.players import Mixed
-from ludus.games.dqn.rho import play_games
 from ludus.games.game import FusedGame
-from ludus.games.matches import moments, told
+from ludus.games.matches import moments, play_games, told
 from ludus.games.player import Player, ask
 from ludus.games.roll_out import roll_out
 from ludus.seeds import generator

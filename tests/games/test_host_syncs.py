@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.games.host_syncs import HostSyncs
+from ludus.games.speed import HostSyncs
 
 MESSAGE = "called a synchronizing CUDA operation (Triggered internally)"
 

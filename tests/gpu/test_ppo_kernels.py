@@ -13,7 +13,6 @@ from torch import Tensor
 from ludus.core.errors import LudusError
 from ludus.core.runtime import InMemoryRuntime
 from ludus.games.elementwise import ElementwiseGame, Numbers
-from ludus.games.host_syncs import HostSyncs
 from ludus.games.kernels.ppo import rounds
 from ludus.games.kernels.ppo.iteration import PpoNumbers
 from ludus.games.kernels.ppo.tuning import Tuning
@@ -23,6 +22,7 @@ from ludus.games.ppo.counter_random import keys_of
 from ludus.games.ppo.shuffle import constants, rows_in_order
 from ludus.games.rules.acrobot import Acrobot
 from ludus.games.rules.cartpole import CartPole
+from ludus.games.speed import HostSyncs
 from ludus.games.trainers import fused_ppo
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from ludus.losses.distributions import categorical_entropy, categorical_log_probs

@@ -32,7 +32,7 @@ def spied_updates(role: str, times: int = 1, **changed: Any) -> list[Any]:
     """Return the inputs of the first updates of a role."""
     learner = prepared(small_dqn(**changed)).learners[role]
     seen: list[Any] = []
-    learner.update = lambda *inputs: seen.append([given.clone() for given in inputs])
+    learner.execute = lambda *inputs: seen.append([given.clone() for given in inputs])
     for _ in range(times):
         learner.step()
     return seen

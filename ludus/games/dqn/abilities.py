@@ -14,11 +14,10 @@ from ludus.core.errors import ConfigError
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import HELD_OUT, PairEvaluation, metrics_of, shares_of
 from ludus.games.dqn.players import ValuePlayer
-from ludus.games.dqn.rho import Played, rho
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.seating import Seating
 from ludus.games.export import export_policy
-from ludus.games.matches import told
+from ludus.games.matches import Played, rho, told
 from ludus.seeds import derive
 
 

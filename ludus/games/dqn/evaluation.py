@@ -15,8 +15,8 @@ from torch import Tensor
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError, LudusError
 from ludus.games.dqn.config import FusedDqnConfig
-from ludus.games.dqn.rho import Played, mean_return, play_games, rho
 from ludus.games.game import FusedGame, State
+from ludus.games.matches import Played, mean_return, play_games, rho
 from ludus.games.player import Player, foreign, make_player
 from ludus.judge.scores import Score
 from ludus.nn.engines.unsaved import is_foreign

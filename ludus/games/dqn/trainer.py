@@ -15,10 +15,10 @@ from ludus.core.runtime import Result
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
 from ludus.games.dqn.role_trainer import RoleTrainer
-from ludus.games.host_syncs import HostSyncs
 from ludus.games.player import foreign
 from ludus.games.roll_out import play_turns
 from ludus.games.rounds import after_a_round
+from ludus.games.speed import HostSyncs
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive

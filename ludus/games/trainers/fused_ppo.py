@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -26,7 +27,6 @@ from ludus.games.ppo.actor_critic import (
     distribution_of,
     make_actor_critic,
 )
-from ludus.games.ppo.clock import TrainingClock
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
@@ -36,14 +36,14 @@ from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.pending_rollout import PendingRollout
 from ludus.games.ppo.plan import as_fused, make_plan
 from ludus.games.ppo.shuffle import Minibatches
-from ludus.games.ppo.undo import Undo
 from ludus.games.rounds import after_a_round, refuse_evaluator
+from ludus.games.speed import TrainingClock
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
 from ludus.nn.swapped_weights import swapped_weights
-from ludus.seeds import derive, forked
+from ludus.seeds import GlobalRandom, derive, forked
 from ludus.session.begun import begin, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.reports import Reports
@@ -352,3 +352,25 @@ class PPOTrainer(Trainer):
         head = "logits" if has_moves else "mean"
         with swapped_weights(self.learner, weights):
             export_policy(path, game, role, kind, head, self.network.policy)
+
+
+class Undo:
+    """Snapshot of the parts, the counters and the global generators of a run, so that a stage of several
+    rounds can be abandoned."""
+
+    def __init__(self, run: Run, parts: Mapping[str, Stateful]) -> None:
+        self._run = run
+        self._parts = parts
+        self._counters = dict(run.counters)
+        self._states = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
+        # A network may draw from these in rollouts and updates.
+        self._random = GlobalRandom()
+        self._drawn = self._random.state_dict()
+
+    def undo(self) -> None:
+        """Restore the snapshot."""
+        for name, state in self._states.items():
+            self._parts[name].load_state_dict(state)
+        self._random.load_state_dict(self._drawn)
+        for name, count in self._counters.items():
+            self._run.counters[name] = count

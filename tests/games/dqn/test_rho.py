@@ -12,8 +12,8 @@ import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.runtime import InMemoryRuntime
 from ludus.games import DQNTrainer
-from ludus.games.dqn.rho import Played, play_games, rho
 from ludus.games.game import FusedGame, Moves, State, Step
+from ludus.games.matches import Played, play_games, rho
 from ludus.seeds import derive, generator
 from tests.games.dqn.small import Ran, prepared, small_dqn
 from tests.games.sections import hironaka, player_of

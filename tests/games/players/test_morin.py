@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.games.dqn.rho import play_games
+from ludus.games.matches import play_games
 from ludus.games.player import begin
 from ludus.games.players.morin import Morin
 from ludus.games.roll_out import roll_out

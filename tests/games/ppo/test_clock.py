@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ludus.games.ppo import clock
+from ludus.games import speed
 from ludus.games.trainers.fused_ppo import PPOTrainer
 from tests.games.ppo.small import small_ppo
 
@@ -18,7 +18,7 @@ class Hands:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(clock.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(speed.time, "monotonic", lambda: self.now)
 
 
 class Slow(PPOTrainer):

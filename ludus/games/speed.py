@@ -1,8 +1,10 @@
-"""Count the host syncs of a round: the operations that wait for the GPU, as torch reports them."""
+"""Speed of a run: host syncs, the operations that wait for the GPU, as torch reports them, and moves per
+second."""
 
 from __future__ import annotations
 
 import contextlib
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -61,3 +63,33 @@ class HostSyncs:
         if num_rounds:
             run.log.rate("host_syncs_a_round", self.num_syncs / num_rounds)
             self.num_syncs, self._since = 0, None
+
+
+class TrainingClock:
+    """Measures training time from one record to the next; it depends on the clock, so it is not saved."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.syncs = HostSyncs(device)
+        self._since = time.monotonic()
+        self._steps = 0
+        self._spent = 0.0
+
+    def start(self, run: Run) -> None:
+        """Start measuring: earlier work of the run, also in earlier processes, is not counted."""
+        self._since, self._steps = time.monotonic(), run.counters["game_steps"]
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Exclude the block from the rates; the caller has synchronized with the device before."""
+        started = time.monotonic()
+        yield
+        self._since += time.monotonic() - started
+
+    def log(self, run: Run) -> None:
+        """Log the rates since the last call and the training seconds of this process, and reset."""
+        elapsed = max(time.monotonic() - self._since, 1e-9)
+        self._spent += elapsed
+        run.log.rate("training_seconds", self._spent)
+        run.log.rate("game_steps_per_sec", (run.counters["game_steps"] - self._steps) / elapsed)
+        self.syncs.log(run)
+        self.start(run)
