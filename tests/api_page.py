@@ -16,13 +16,14 @@ from typing import Any
 from pydantic import BaseModel
 
 import ludus
+from ludus.core.lazy import imported_for_checkers
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "api.md"
 ROOMS = [
     f"ludus.{path.parent.name}"
     for path in sorted((ROOT / "ludus").glob("*/__init__.py"))
-    if "_WHERE = {" in path.read_text()
+    if "lazy_names(" in path.read_text()
 ]
 MODULES = ["ludus.seeds", "ludus.core.states"]
 """Modules of functions that the documents import as they are."""
@@ -106,8 +107,8 @@ def _doc(module: ModuleType, name: str, value: object) -> str | None:
     """Return the docstring of a class or function; of anything else the one under its definition."""
     if _is_of_code(value):
         return inspect.getdoc(value) if value.__doc__ else None
-    where = getattr(module, "_WHERE", {}).get(name, module.__name__)
-    return _doc_under(where, name)
+    imported = imported_for_checkers(inspect.getsource(module))
+    return _doc_under(imported.get(name, module.__name__), name)
 
 
 def _is_of_code(value: object) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import os
 import pkgutil
@@ -17,12 +16,13 @@ import pytest
 import ludus
 from ludus.config.families import listed
 from ludus.config.registry import find
+from ludus.core.lazy import imported_for_checkers
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ["ludus"] + [
     f"ludus.{path.parent.name}"
     for path in sorted((ROOT / "ludus").glob("*/__init__.py"))
-    if "_WHERE = {" in path.read_text()
+    if "lazy_names(" in path.read_text()
 ]
 
 
@@ -30,31 +30,18 @@ def source(package: str) -> Path:
     return ROOT.joinpath(*package.split("."), "__init__.py")
 
 
-def typed_imports(package: str) -> dict[str, str]:
-    """Return the module of each name that a package imports for checkers alone."""
-    blocks = [
-        node
-        for node in ast.parse(source(package).read_text()).body
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-    ]
-    found = {}
-    for statement in [statement for block in blocks for statement in block.body]:
-        assert isinstance(statement, ast.ImportFrom)
-        assert not [alias for alias in statement.names if alias.asname]
-        found |= {alias.name: statement.module or "" for alias in statement.names}
-    return found
-
-
 @pytest.mark.parametrize("package", PACKAGES)
-def test_the_table_of_names_is_what_checkers_see(package: str) -> None:
-    module = importlib.import_module(package)
-    assert typed_imports(package) == module._WHERE
+def test_the_public_names_are_those_that_checkers_see(package: str) -> None:
+    module, text = importlib.import_module(package), source(package).read_text()
     own = ["__version__"] if package == "ludus" else []
-    assert sorted(module.__all__) == sorted([*module._WHERE, *own])
+    names = imported_for_checkers(text)
+    assert sorted(module.__all__) == sorted([*names, *own])
     assert sorted(dir(module)) == sorted(module.__all__)
+    # Checkers take a name for public only if it is imported as itself.
+    assert all(f"{name} as {name}" in text for name in names)
     # A submodule of the same name would hide what is meant as soon as it is imported.
     submodules = {found.name for found in pkgutil.iter_modules([str(source(package).parent)])}
-    assert not submodules & {*module._WHERE}
+    assert not submodules & {*names}
 
 
 @pytest.mark.parametrize("package", PACKAGES)

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import ludus
-from ludus import arena, core, games, judge, rl, session
-from ludus import nn as networks
+from ludus import arena, core, games, judge, nn as networks, rl, session
 from ludus.active import ScoreConfig, ScoreStrategy
 from ludus.core import Every, Repeat, Run, Stage
 from ludus.seeds import generator

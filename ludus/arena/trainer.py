@@ -24,8 +24,7 @@ from ludus.arena.initialisation.loading import Loading
 from ludus.arena.initialisation.pretraining import Pretraining
 from ludus.arena.learning.weights import AgentWeights, untouched
 from ludus.arena.scenario import NoDatasets, ScenarioInstance
-from ludus.core import Repeat, Run, Stage, Stateful
-from ludus.core import trainer as core
+from ludus.core import Repeat, Run, Stage, Stateful, trainer as core
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.looking import digest_of

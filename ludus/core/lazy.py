@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 
 def lazy_names(
-    package: str, where: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package; `where` has the module of each name.
+    package: str, file: str
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """Return `__all__`, `__getattr__` and `__dir__` of a package, from its imports for type checkers.
 
-    A package calls it where checkers do not look (`if not TYPE_CHECKING`): they would take any misspelt
-    name for one that `__getattr__` finds. For them it imports the same names `if TYPE_CHECKING`.
+    A package imports its names `if TYPE_CHECKING`, each `as` itself so that checkers take it for public, and
+    calls this `else`: checkers would take any misspelt name for one that `__getattr__` finds.
     """
+    where = imported_for_checkers(Path(file).read_text(encoding="utf-8"))
     module = sys.modules[package]
 
     def get(name: str) -> Any:
@@ -25,4 +28,16 @@ def lazy_names(
         setattr(module, name, value)
         return value
 
-    return get, lambda: list(module.__all__)
+    return sorted(where), get, lambda: list(module.__all__)
+
+
+def imported_for_checkers(source: str) -> dict[str, str]:
+    """Return the module of each name that is imported under `if TYPE_CHECKING`."""
+    return {
+        alias.name: node.module
+        for block in ast.parse(source).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }

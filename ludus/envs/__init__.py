@@ -10,17 +10,6 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.envs.config import EnvSection, WrapperSection
-
-_WHERE = {
-    "EnvSection": "ludus.envs.config",
-    "WrapperSection": "ludus.envs.config",
-}
-
-__all__ = [
-    "EnvSection",
-    "WrapperSection",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _WHERE)
+    from ludus.envs.config import EnvSection as EnvSection, WrapperSection as WrapperSection
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -10,30 +10,11 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.fit.build import make_update
-    from ludus.fit.config import FitConfig
-    from ludus.fit.loop import Fit
-    from ludus.fit.rate_control import RateControl
-    from ludus.fit.update import ModelUpdate
-    from ludus.fit.watchers import make_judge
-
-_WHERE = {
-    "Fit": "ludus.fit.loop",
-    "FitConfig": "ludus.fit.config",
-    "ModelUpdate": "ludus.fit.update",
-    "RateControl": "ludus.fit.rate_control",
-    "make_judge": "ludus.fit.watchers",
-    "make_update": "ludus.fit.build",
-}
-
-__all__ = [
-    "Fit",
-    "FitConfig",
-    "ModelUpdate",
-    "RateControl",
-    "make_judge",
-    "make_update",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _WHERE)
+    from ludus.fit.build import make_update as make_update
+    from ludus.fit.config import FitConfig as FitConfig
+    from ludus.fit.loop import Fit as Fit
+    from ludus.fit.rate_control import RateControl as RateControl
+    from ludus.fit.update import ModelUpdate as ModelUpdate
+    from ludus.fit.watchers import make_judge as make_judge
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -10,26 +10,9 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.judge.async_evaluator import AsyncEvaluator
-    from ludus.judge.evaluator import Evaluator
-    from ludus.judge.judge import Judge, leave_loop
-    from ludus.judge.scores import Score
-
-_WHERE = {
-    "AsyncEvaluator": "ludus.judge.async_evaluator",
-    "Evaluator": "ludus.judge.evaluator",
-    "Judge": "ludus.judge.judge",
-    "Score": "ludus.judge.scores",
-    "leave_loop": "ludus.judge.judge",
-}
-
-__all__ = [
-    "AsyncEvaluator",
-    "Evaluator",
-    "Judge",
-    "Score",
-    "leave_loop",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _WHERE)
+    from ludus.judge.async_evaluator import AsyncEvaluator as AsyncEvaluator
+    from ludus.judge.evaluator import Evaluator as Evaluator
+    from ludus.judge.judge import Judge as Judge, leave_loop as leave_loop
+    from ludus.judge.scores import Score as Score
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -14,8 +14,7 @@ from ludus.config.registry import find
 from ludus.config.sections import registered
 from ludus.core import states
 from ludus.nn.flat import FlatParameters, Vectors
-from ludus.nn.optimizers._rule import OptimizerConfig as OptimizerConfig
-from ludus.nn.optimizers._rule import Rule as Rule
+from ludus.nn.optimizers._rule import OptimizerConfig as OptimizerConfig, Rule as Rule
 from ludus.nn.optimizers.adam import Adam as Adam
 from ludus.nn.optimizers.sgd import Sgd as Sgd
 

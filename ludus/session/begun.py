@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from ludus.config import strict_yaml
 from ludus.config.base import current
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.services import CHANGED as CHANGED
-from ludus.core.services import Files
+from ludus.core.services import CHANGED as CHANGED, Files
 from ludus.store.directory import events, last_ending
 from ludus.store.storage import Storage
 

@@ -10,33 +10,13 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.show.progress import IterationContext, attach_progress_bar
-    from ludus.show.report.charts import Line, line_chart, text
-    from ludus.show.report.families import Section
-    from ludus.show.report.files import ReportedRun
-    from ludus.show.terminal import say
-
-_WHERE = {
-    "IterationContext": "ludus.show.progress",
-    "Line": "ludus.show.report.charts",
-    "ReportedRun": "ludus.show.report.files",
-    "Section": "ludus.show.report.families",
-    "attach_progress_bar": "ludus.show.progress",
-    "line_chart": "ludus.show.report.charts",
-    "say": "ludus.show.terminal",
-    "text": "ludus.show.report.charts",
-}
-
-__all__ = [
-    "IterationContext",
-    "Line",
-    "ReportedRun",
-    "Section",
-    "attach_progress_bar",
-    "line_chart",
-    "say",
-    "text",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _WHERE)
+    from ludus.show.progress import (
+        IterationContext as IterationContext,
+        attach_progress_bar as attach_progress_bar,
+    )
+    from ludus.show.report.charts import Line as Line, line_chart as line_chart, text as text
+    from ludus.show.report.families import Section as Section
+    from ludus.show.report.files import ReportedRun as ReportedRun
+    from ludus.show.terminal import say as say
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -12,8 +12,7 @@ from rich.text import Text
 
 from ludus.core.errors import ConfigError, nearest
 from ludus.core.plan import Repeat
-from ludus.show.base import TERMINAL_IS_GONE
-from ludus.show.base import Display as Display
+from ludus.show.base import TERMINAL_IS_GONE, Display as Display
 from ludus.show.names import is_evaluation
 from ludus.show.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
 from ludus.show.plain import PlainDisplay

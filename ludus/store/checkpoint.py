@@ -21,9 +21,14 @@ from torch import Tensor
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store import codec
 from ludus.store.bests import RUNNERS_UP, best_number, bests, every_best, told_of
-from ludus.store.checkpoint_files import FILES, MAX_STATE, check_hash, own_manifest
-from ludus.store.checkpoint_files import numbers as numbers
-from ludus.store.checkpoint_files import verify as verify
+from ludus.store.checkpoint_files import (
+    FILES,
+    MAX_STATE,
+    check_hash,
+    numbers as numbers,
+    own_manifest,
+    verify as verify,
+)
 from ludus.store.files import hash_file, sync_file, write_durably
 from ludus.store.manifest import read_manifest, sealed
 from ludus.store.segments import collect_segments, read_segments, write_segments

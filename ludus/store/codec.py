@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from ludus.core.errors import CheckpointError
-from ludus.store.strict_json import MAX_DEPTH as MAX_DEPTH
-from ludus.store.strict_json import dump_json as dump_json
-from ludus.store.strict_json import parse_json as parse_json
+from ludus.store.strict_json import (
+    MAX_DEPTH as MAX_DEPTH,
+    dump_json as dump_json,
+    parse_json as parse_json,
+)
 from ludus.store.tensors import can_save
 
 # One value may itself open three brackets.

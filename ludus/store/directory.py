@@ -19,8 +19,7 @@ from ludus.config.overrides import is_length
 from ludus.core.errors import RunError, StorageError, nearest
 from ludus.core.exactness import exact_word
 from ludus.store.bests import RUNNERS_UP
-from ludus.store.note import read_note as read_note
-from ludus.store.note import write_note
+from ludus.store.note import read_note as read_note, write_note
 from ludus.store.places import below, open_storage, parted, runs_in
 from ludus.store.storage import Storage
 

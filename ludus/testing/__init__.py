@@ -10,26 +10,12 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.testing.episodes import check_episodes
-    from ludus.testing.games import check_game
-    from ludus.testing.protocols import check_protocol
-    from ludus.testing.trainers import check_effects_once, check_trainer
-
-_WHERE = {
-    "check_effects_once": "ludus.testing.trainers",
-    "check_episodes": "ludus.testing.episodes",
-    "check_game": "ludus.testing.games",
-    "check_protocol": "ludus.testing.protocols",
-    "check_trainer": "ludus.testing.trainers",
-}
-
-__all__ = [
-    "check_effects_once",
-    "check_episodes",
-    "check_game",
-    "check_protocol",
-    "check_trainer",
-]
-
-if not TYPE_CHECKING:
-    __getattr__, __dir__ = lazy_names(__name__, _WHERE)
+    from ludus.testing.episodes import check_episodes as check_episodes
+    from ludus.testing.games import check_game as check_game
+    from ludus.testing.protocols import check_protocol as check_protocol
+    from ludus.testing.trainers import (
+        check_effects_once as check_effects_once,
+        check_trainer as check_trainer,
+    )
+else:
+    __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -16,8 +16,7 @@ from torch import Tensor
 import ludus
 from ludus.arena.playing.distribution import TurnDistribution
 from tests.arena.objectives.rows import prepared
-from tests.arena.pettingzoo.made import prepared as prepared_env
-from tests.arena.pettingzoo.made import small_counting
+from tests.arena.pettingzoo.made import prepared as prepared_env, small_counting
 from tests.arena.sections import TINY
 from tests.arena.small import small_arena
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 import ludus
 from ludus.config import families, migrations, registry, strict_yaml

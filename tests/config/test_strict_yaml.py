@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from ludus.config.strict_yaml import MAX_BYTES, MAX_DEPTH, dump, parse
 from ludus.core.errors import ConfigError

@@ -15,8 +15,7 @@ from ludus import Logger
 from ludus.core.runtime import InMemoryRuntime, Request
 from ludus.nn.target import Target
 from ludus.seeds import derive, seed_everything
-from tests.arena.small import QUIET as ARENA_QUIET
-from tests.arena.small import small_arena
+from tests.arena.small import QUIET as ARENA_QUIET, small_arena
 from tests.arena.small_solo import small_solo
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo

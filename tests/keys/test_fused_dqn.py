@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from ludus.core.errors import ConfigError
-from ludus.games.dqn import role as role_module
-from ludus.games.dqn import trainer as fused_dqn
+from ludus.games.dqn import role as role_module, trainer as fused_dqn
 from ludus.games.players._table import ChooseLast, Random
 from ludus.nn.engines.tape import Taped
 from ludus.nn.optimizer import Adam, Sgd

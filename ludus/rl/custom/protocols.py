@@ -9,8 +9,7 @@ from ludus.data.replay.ring import Batch as BatchBase
 from ludus.envs.config import AnyEnv as Env
 from ludus.rl.custom.agent import CustomAgent as Agent
 from ludus.rl.sampling.sampler import Processor as StepProcessorBase
-from ludus.rl.sampling.step_processor import Array
-from ludus.rl.sampling.step_processor import SteppedEnv as Step
+from ludus.rl.sampling.step_processor import Array, SteppedEnv as Step
 from ludus.session.record import Record
 
 

@@ -18,8 +18,7 @@ from ludus.show.report.scales import (
     short_number,
     value_scale,
 )
-from ludus.show.report.strokes import TOP, PlotArea, curve, spread, swatch
-from ludus.show.report.strokes import Line as Line
+from ludus.show.report.strokes import TOP, Line as Line, PlotArea, curve, spread, swatch
 from ludus.show.report.style import COLOURS, DASHES
 
 NUM_COLOURS = len(COLOURS)

@@ -10,8 +10,7 @@ from typing import Any
 from ludus.core.counters import SHARED
 from ludus.core.errors import RunError
 from ludus.show.names import may_choose_best
-from ludus.show.report.series import LONG, Gatherer, Series, stretches
-from ludus.show.report.series import number as number
+from ludus.show.report.series import LONG, Gatherer, Series, number as number, stretches
 from ludus.store.directory import ENDINGS, found_run, read_note
 from ludus.store.places import open_storage, parted
 from ludus.store.storage import Storage

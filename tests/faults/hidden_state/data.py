@@ -11,8 +11,14 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
-from torch.utils.data import default_collate as collated
+from torch.utils.data import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    Sampler,
+    TensorDataset,
+    default_collate as collated,
+)
 
 import ludus
 from tests.faults.hidden_state.case import case

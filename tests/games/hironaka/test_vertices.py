@@ -8,8 +8,7 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 from torch import Tensor
 
 from ludus.games.hironaka import polyhedra

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ludus.games.kernels import hironaka as kernels
-from ludus.games.kernels import triton_path
+from ludus.games.kernels import hironaka as kernels, triton_path
 from ludus.games.kernels.triton_path import power_of_two, why_no_kernels
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
