@@ -110,7 +110,7 @@ class RLTrainer(Trainer):
             run_steps=self.num_train_steps,
         )
         self.judge = make_judge(config.evaluation)
-        self.evaluations = Evaluations(config, self.judge, self.run, self.evaluator)
+        self.evaluations = Evaluations(config, self.judge, self.run, self.evaluator, tell=self.tell)
         self.evaluations.check(config, self.env.spec)
         self._timer, self._timed_opts = time.monotonic(), 0
         self.rollout_data: Mapping[str, Any] = {}

@@ -53,9 +53,11 @@ class Evaluations:
         judge: Judge,
         run: Run,
         given: Any,
+        *,
+        tell: Callable[[str], None],
     ) -> None:
-        """`given` is a script's own evaluator, or None."""
-        self._judge = judge
+        """`given` is a script's own evaluator, or None; `tell` shows a line to the user."""
+        self._judge, self._tell = judge, tell
 
         def is_interrupted() -> bool:
             return run.interrupted
@@ -153,7 +155,7 @@ class Evaluations:
     ) -> None:
         if not math.isfinite(score):
             opts = counters["opt_steps"]
-            run.tell(
+            self._tell(
                 f"the evaluation at opt_step {opts} gave {score}: it is never the best and uses patience"
             )
         self._judge.update(run, {METRIC: score}, lambda score: weights(), counters=counters)
