@@ -68,7 +68,8 @@ def test_new_without_a_kind_lists_the_kinds_and_the_other_files(call: Ludus) -> 
     kinds, others = told.out.split("and these are complete configs too")
     rows = [line.split() for line in kinds.splitlines() if line.startswith("  ")]
     assert [row[0] for row in rows] == ludus.TrainerType.names()
-    assert "  supervised              Classify handwritten digits with a small network.\n" in kinds
+    about = "Supervised learning: classify handwritten digits with a small network."
+    assert f"  supervised              {about}\n" in kinds
     for name in ("dqn-acrobot", "stream-edge", "vanilla_ppo-pettingzoo"):
         assert f"\n  {name} " in others
 
