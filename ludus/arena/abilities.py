@@ -12,6 +12,7 @@ from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.parameters import RlHyperParameters
 from ludus.arena.playing.transcript import told
 from ludus.judge.judge import Judge
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 
 
@@ -61,6 +62,6 @@ class Abilities:
     @contextlib.contextmanager
     def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
         """Load these weights inside the block; agents and generators are restored after it."""
-        with AgentWeights(self.agents).swapped_weights(weights):
+        with swapped_weights(AgentWeights(self.agents), weights):
             with forked(derive(self.config.seed, "arena/played")):
                 yield

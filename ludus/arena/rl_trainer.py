@@ -31,10 +31,10 @@ from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import PlainState, plain_state_set_aside
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.learner import Learner
-from ludus.nn.module_state import ModuleState
 from ludus.nn.schedules import Schedule
+from ludus.nn.swapped_weights import SIDE_EFFECTS, restored
 from ludus.seeds import derive, forked
 from ludus.session.begun import as_begun, has_begun
 from ludus.show.progress import IterationContext, attach_progress_bar
@@ -114,7 +114,7 @@ class TensorDictRlTrainer(Abilities, Noted, TensorDictTrainer):
         stored = to_columns(rollouts)
         self.watched = Watched(config.analysers)
         found = self.watched(rollouts, self.environment)
-        with forked(), ModuleState(learned, without=()).kept(), plain_state_set_aside(learned):
+        with forked(), restored(learned, what=("weights", *SIDE_EFFECTS)):
             rows = self._estimated(rollouts)
             filled = self._filled(rows)
             with torch.enable_grad(), checked_terms(learned.objective, filled):

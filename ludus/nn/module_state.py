@@ -7,10 +7,9 @@ bytes so that everything saved is a tensor.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
+from ludus.nn.engines.unsaved import has_extra_state
 from ludus.nn.flat import FlatParameters, Vectors
 from ludus.process.messages import pack, unpack
 
@@ -72,16 +72,6 @@ class ModuleState:
                 else:
                     tensor.copy_(saved[name])
 
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Restore buffers and extra state after the block."""
-        before = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        try:
-            yield
-        finally:
-            if before:
-                self.load(before)
-
     def follow(self, other: ModuleState) -> None:
         """Copy the buffers and the extra state of a module of the same kind."""
         if self.has_buffers:
@@ -127,7 +117,7 @@ def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
     return {
         f"{name}.{EXTRA}" if name else EXTRA: part
         for name, part in module.named_modules()
-        if type(part).get_extra_state is not nn.Module.get_extra_state
+        if has_extra_state(type(part))
     }
 
 

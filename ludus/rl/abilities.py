@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ludus.judge.judge import Judge
+from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.rl.agent import Agent
 from ludus.rl.evaluation.evaluations import Evaluations, evaluator_of
 from ludus.rl.evaluation.job import EpisodeJob
@@ -39,36 +38,23 @@ class Abilities:
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the policy weights in a saved state; the agent is not changed."""
-        own = copy.deepcopy(dict(self.agent.state_dict()))
-        try:
+        with restored(self.agent, what=["state"]):
             self.agent.load_state_dict(state["agent"])
             return dict(self.agent.weights())
-        finally:
-            self.agent.load_state_dict(own)
-
-    @contextlib.contextmanager
-    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[Agent]:
-        """Swap these weights into the agent inside the block, and restore its own afterwards."""
-        own = self.agent.weights()
-        try:
-            self.agent.load_weights(weights)
-            yield self.agent
-        finally:
-            self.agent.load_weights(own)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the metrics of a saved policy on held-out episodes, which no model selection has used."""
-        with self._borrowing(weights) as agent:
-            return self.evaluations.held_out(agent, episodes=episodes, seed=seed)
+        with swapped_weights(self.agent, weights):
+            return self.evaluations.held_out(self.agent, episodes=episodes, seed=seed)
 
     def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
         """Return the frames of one evaluation episode of a saved policy."""
-        with self._borrowing(weights) as agent:
-            return self.evaluations.own.film(agent, index, fps)
+        with swapped_weights(self.agent, weights):
+            return self.evaluations.own.film(self.agent, index, fps)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Export a saved policy in a form that runs with NumPy alone."""
-        with self._borrowing(weights) as agent:
-            export_policy(agent, path)
+        with swapped_weights(self.agent, weights):
+            export_policy(self.agent, path)

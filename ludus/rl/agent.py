@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +17,7 @@ from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
+from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Metered
 from ludus.rl.acting.net import Masks
@@ -189,14 +190,9 @@ class Agent(Metered):
         for learner, named in found:
             learner.load_weights(named)
 
-    @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """Undo, after the block, whatever forward passes inside it changed in the networks."""
-        with contextlib.ExitStack() as stack:
-            for part in self.learned().values():
-                if isinstance(part, Learner):
-                    stack.enter_context(part.module_state.kept())
-            yield
+        return restored(*self.modules(), what=("buffers", "extra_state"))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all networks, generators, and metrics not yet logged."""

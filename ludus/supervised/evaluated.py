@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from ludus.nn.flat import FlatParameters
 from ludus.nn.model import FROM_MODEL, Model
 from ludus.nn.optimizer import Optimizer
 from ludus.nn.precision import autocast_in
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.supervised.datasets import make_evaluators
 from ludus.supervised.evaluation_job import SupervisedJob, evaluator_of
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -58,7 +59,7 @@ class Evaluated:
     def weights(self) -> dict[str, Tensor]:
         """Return a CPU copy of the evaluated weights: the EMA if there is one."""
         ema = self.update.ema
-        with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
+        with contextlib.nullcontext() if ema is None else swapped_weights(self.flat.vectors, ema):
             state = self.model.state_dict()
             return {name: tensor.detach().to("cpu", copy=True) for name, tensor in state.items()}
 
@@ -198,7 +199,7 @@ class Evaluated:
             evaluator = make_evaluators(self.config, sources, self.device)["validation"]
         if self.update.ema is None:
             return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
-        with self.flat.swapped(self.update.ema):
+        with swapped_weights(self.flat.vectors, self.update.ema):
             return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
 
     def _test(self, run: Run) -> Mapping[str, float]:
@@ -206,18 +207,8 @@ class Evaluated:
         best = self.best()
         if best is None:
             return self.evaluate(self.evaluators["test"])
-        with self._borrowing(run.recall_model(best["model"])):
+        with swapped_weights(self.model, run.recall_model(best["model"])):
             return self.evaluators["test"].evaluate(self.model)[1]
-
-    @contextlib.contextmanager
-    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[None]:
-        """Swap these weights into the model inside the block, and restore its own afterwards."""
-        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        try:
-            self.model.load_state_dict(weights)
-            yield
-        finally:
-            self.model.load_state_dict(own)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
@@ -230,7 +221,7 @@ class Evaluated:
         role = "test" if "test" in self.evaluators else "validation"
         if role not in self.evaluators:
             raise ConfigError("this run has neither test nor validation data to evaluate on")
-        with self._borrowing(weights):
+        with swapped_weights(self.model, weights):
             return self.evaluators[role].evaluate(self.model)[1]
 
     @property

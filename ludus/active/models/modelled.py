@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import Model
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import forked
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.fit import EPOCH
@@ -224,7 +226,9 @@ class Modelled(BaseTrainer):
     def _scorer(self, model: Model, *, is_first: bool = False) -> Scorer:
         """Return the Scorer of a model: with its EMA weights, or with its initial ones."""
         ema = self.update.ema
-        is_swapped = model is self.model and ema is not None and not is_first
+        swapped: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext
+        if model is self.model and ema is not None and not is_first:
+            swapped = functools.partial(swapped_weights, self.flat.vectors, ema)
         return Scorer(
             self.examples,
             model,
@@ -233,5 +237,5 @@ class Modelled(BaseTrainer):
             precision=self.config.precision,
             seed=self.config.seed,
             is_interrupted=lambda: self.run.interrupted,
-            swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
+            swapped=swapped,
         )

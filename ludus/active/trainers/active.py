@@ -29,6 +29,7 @@ from ludus.core import Every, Repeat, Run, Stateful
 from ludus.core.errors import ConfigError
 from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.session.logger import WriteLog
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
 from ludus.supervised.fit import EPOCH
@@ -222,7 +223,8 @@ class ActiveTrainer(Modelled):
         metrics = self.evaluate(self.evaluators["test"]) if "test" in self.evaluators else {}
         if (calibration := self.config.calibration) is not None:
             ema, data = self.update.ema, self.evaluators
-            with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
+            own = self.flat.vectors
+            with contextlib.nullcontext() if ema is None else swapped_weights(own, ema):
                 metrics |= measured(
                     calibration,
                     self.model,

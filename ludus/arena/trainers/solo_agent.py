@@ -25,6 +25,7 @@ from ludus.judge.scores import Score
 from ludus.nn.engines.choice import Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.schedules import Schedule, too_long
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 from ludus.session.begun import as_begun, changes_by_fit, has_begun
 from ludus.show.progress import IterationContext, attach_progress_bar
@@ -241,7 +242,7 @@ class SoloAgentTrainer(Noted, TensorDictTrainer):
             raise ConfigError(
                 "this run was trained on data, not in episodes: --episodes and --seed do not apply"
             )
-        with AgentWeights(self.agents).swapped_weights(weights), self._as_tested():
+        with swapped_weights(AgentWeights(self.agents), weights), self._as_tested():
             found = self._accuracies("test", _no_step)
         return {f"eval/{name}": value for name, value in found.items()}
 

@@ -65,15 +65,6 @@ class Abilities(TwoRoles):
         for learner, own in self._by_learner(weights):
             learner.load_weights(own)
 
-    @contextlib.contextmanager
-    def _borrowing(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Load these weights into the trained networks inside the block, and restore the old ones
-        after it."""
-        with contextlib.ExitStack() as kept:
-            for learner, own in self._by_learner(weights):
-                kept.enter_context(swapped_weights(learner, own))
-            yield
-
     def _by_learner(self, weights: Mapping[str, Tensor]) -> list[tuple[Learner, dict[str, Tensor]]]:
         """Return each learner with its part of these weights; raise StateError unless all of them fit."""
         found = []
@@ -89,7 +80,7 @@ class Abilities(TwoRoles):
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the scores of every pair with saved networks, on held-out games that no selection used."""
-        with self._borrowing(weights):
+        with swapped_weights(self, weights):
             played = self._played(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
         return {
@@ -110,12 +101,12 @@ class Abilities(TwoRoles):
         turns = self.config.evaluation.max_steps
         # Played to its end before the first line: a suspended generator would keep gradients off for the
         # caller.
-        with self._borrowing(weights), self._spared() as players:
+        with swapped_weights(self, weights), self._spared() as players:
             return list(told(self.fused_game, players, names, draws, max_turns=turns))
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write the policy of each trained role to <path>/<role>, to act with NumPy alone."""
-        with self._borrowing(weights):
+        with swapped_weights(self, weights):
             for role, learner in self.learners.items():
                 export_policy(path / role, self.fused_game, role, "greedy", "q", learner.net)
 

@@ -6,6 +6,7 @@ import torch
 
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.roll_out import Experiences
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive
 
 
@@ -20,10 +21,10 @@ def layer_norms(learner: RoleLearner, seed: int) -> dict[str, float]:
     held = learner.replay.size.clamp(min=1)
     places_B = torch.empty(learner.config.batch_size, dtype=torch.int64, device=learner.device)
     batch = learner.replay.at(places_B.random_(generator=draws).remainder_(held))
-    flat, kept = learner.learner.flat, learner.learner.module_state
+    flat = learner.learner.flat
     named = flat.by_name(flat.vectors)
     weights = dict(learner.net.named_parameters())
-    with kept.kept(), torch.enable_grad():
+    with restored(learner.net), torch.enable_grad():
         loss, _ = learner.loss_fn(*(batch[name] for name in Experiences._fields))(learner.learner)
         found = torch.autograd.grad(loss, [weights[name] for name in named], allow_unused=True)
     norms = {f"layers/{learner.role}/{name}": float(t.norm()) for name, t in named.items()}

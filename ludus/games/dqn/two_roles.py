@@ -22,6 +22,7 @@ from ludus.games.networks import check_apart, check_net
 from ludus.games.player import Player, make_player, num_moves
 from ludus.games.roll_out import RewardFunc
 from ludus.games.unsupported import OwnEvaluation
+from ludus.nn.swapped_weights import restored
 from ludus.session.device import resolve_device
 
 Given = nn.Module | Player
@@ -202,15 +203,10 @@ class TwoRoles(Accessors, OwnEvaluation):
     @contextlib.contextmanager
     def inference_mode(self) -> Iterator[None]:
         """Put the networks in eval mode inside the block; each layer's mode is restored after it."""
-        modes = [(part, part.training) for net in self._nets() for part in net.modules()]
-        try:
+        with restored(*self._nets(), what=["modes"]), torch.no_grad():
             for net in self._nets():
                 net.eval()
-            with torch.no_grad():
-                yield
-        finally:
-            for part, mode in modes:
-                part.training = mode
+            yield
 
     def replace_nets(
         self,

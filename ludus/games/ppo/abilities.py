@@ -21,10 +21,9 @@ from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.unsupported import OwnEvaluation
 from ludus.judge.judge import Judge
-from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.learner import Learner
-from ludus.nn.swapped_weights import swapped_weights
+from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.seeds import derive, forked
 
 
@@ -70,7 +69,7 @@ class Abilities(OwnEvaluation):
     def _spared(self) -> Iterator[PolicyPlayer]:
         """Yield a player of the network; network state and global generators are restored after the block."""
         seed = derive(self.config.seed, "ppo/players")
-        with forked(seed), self.learner.module_state.kept(), plain_state_set_aside(self.network):
+        with forked(seed), restored(self.network):
             yield self.evaluation.player(self.outputs, self.distribution)
 
     def evaluate_weights(

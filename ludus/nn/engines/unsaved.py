@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import hashlib
 import random
 from collections import deque
@@ -14,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-_OWN = set(vars(nn.Module()))
+OF_MODULES = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
 _HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 _MAX_DEPTH = 4
@@ -50,7 +49,7 @@ class PlainState:
             if is_foreign(type(thing))
             and type(thing).__module__.partition(".")[0] not in known
             and hasattr(thing, "__dict__")
-            and (in_update or not _has_extra_state(type(thing)))
+            and (in_update or not has_extra_state(type(thing)))
         ]
         # Tensors compared by identity are kept alive, so that no other gets the same id.
         self._kept: list[Tensor] | None = [] if in_update else None
@@ -66,30 +65,6 @@ class PlainState:
             if names:
                 found.append(f"{type(thing).__qualname__} changes {', '.join(names)} as it runs")
         return list(dict.fromkeys(found))
-
-
-@contextlib.contextmanager
-def plain_state_set_aside(network: nn.Module, *others: object) -> Iterator[None]:
-    """Run the block with copies of a network's plain attributes, and restore its own afterwards.
-
-    The same holds for others, such as the model around it. What cannot be copied stays in place.
-    """
-    tensors = [*network.parameters(), *network.buffers()]
-    memo: dict[int, Any] = {id(one): one for one in [*network.modules(), *tensors]}
-    parts = [part for part in [*network.modules(), *others] if is_foreign(type(part))]
-    own = [{name: x for name, x in vars(part).items() if name not in _OWN} for part in parts]
-    for part, attributes in zip(parts, own, strict=True):
-        for name, value in attributes.items():
-            # What a third-party class may raise here is unknown.
-            with contextlib.suppress(Exception):
-                vars(part)[name] = copy.deepcopy(value, memo)
-    try:
-        yield
-    finally:
-        for part, attributes in zip(parts, own, strict=True):
-            for name in [name for name in vars(part) if name not in _OWN]:
-                del vars(part)[name]
-            vars(part).update(attributes)
 
 
 class BoundTensors:
@@ -169,7 +144,8 @@ def is_foreign(kind: type) -> bool:
     return not f"{kind.__module__}.".startswith(("torch.", "ludus."))
 
 
-def _has_extra_state(kind: type) -> bool:
+def has_extra_state(kind: type) -> bool:
+    """Return whether a class of modules defines extra state."""
     keeps = getattr(kind, "get_extra_state", None)
     return keeps is not None and keeps is not nn.Module.get_extra_state
 
@@ -178,7 +154,7 @@ def _looks(thing: object, kept: list[Tensor] | None) -> dict[str, str]:
     """Return a digest of each attribute that holds plain data, tensors or generators."""
     found = {}
     for name, value in vars(thing).items():
-        if name not in _OWN:
+        if name not in OF_MODULES:
             digest = hashlib.sha256()
             for piece in _pieces(value, _MAX_DEPTH, kept):
                 digest.update(piece)
