@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from ludus.active.reading import Collate, CollateInputs, SeededRows, read_or_raise
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
 from ludus.core.repeated import Repeated
 from ludus.data.batches.file_data import FileDataset
 from ludus.data.batches.seeded_loader import is_same, spread

@@ -28,7 +28,7 @@ from ludus.arena.unsupported import NotBuiltError, OwnParts, check_given
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.core.intervals import Work
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
 from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive, forked
 from ludus.session.device import resolve_device

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ludus.core import kinds, memory
 from ludus.core.authors import is_of_user
-from ludus.core.looking import Look
+from ludus.core.object_walker import ObjectWalker
 from ludus.core.run import Stateful
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class UnsavedStates:
         saved = [*parts, *_derived(trainer)]
         kept = {id(one) for one in parts}
         known = [one for one in served(trainer, parts) if id(one) not in kept]
-        look = Look([*known, *memory.global_generators(), *owners.values()])
+        look = ObjectWalker([*known, *memory.global_generators(), *owners.values()])
         look.leave_out(saved)
         watched = {title: _read(_entries, owner) for title, owner in owners.items()}
         for kind in look.classes:
@@ -119,7 +119,7 @@ class UnsavedStates:
             watched.setdefault(f"the object {kind_name}", {})[name] = values
         return {title: self._digests(title, entries, look) for title, entries in watched.items()}
 
-    def _digests(self, title: str, entries: Mapping[str, Any], look: Look) -> Digests:
+    def _digests(self, title: str, entries: Mapping[str, Any], look: ObjectWalker) -> Digests:
         found: Digests = {}
         for name, value in sorted(entries.items()):
             look.was_cut = False
@@ -191,7 +191,7 @@ class UnsavedState:
         return list(self._found)
 
     def _look(self) -> Digests:
-        look = Look([self._owner])
+        look = ObjectWalker([self._owner])
         look.leave_out(self._known)
         entries = sorted(_entries(self._owner), key=lambda entry: entry[0])
         return {name: look.digest(value) for name, value in entries}
