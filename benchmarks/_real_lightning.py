@@ -21,8 +21,8 @@ class Learner(lightning.LightningModule):
         return shared.loss_fn(self.network(inputs), targets)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """Return AdamW."""
-        return shared.make_optimizer(self.network)
+        """Return AdamW, unfused: Lightning refuses to clip the gradients of a fused one."""
+        return shared.make_optimizer(self.network, fused=False)
 
     def on_train_batch_end(self, *given: object) -> None:
         """Count the step."""

@@ -95,10 +95,10 @@ def loss_fn(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs, targets.flatten())
 
 
-def make_optimizer(network: nn.Module) -> torch.optim.Optimizer:
+def make_optimizer(network: nn.Module, *, fused: bool = True) -> torch.optim.Optimizer:
     """Return AdamW as people use it on a GPU."""
     return torch.optim.AdamW(
-        network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True
+        network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=fused
     )
 
 

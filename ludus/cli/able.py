@@ -4,43 +4,53 @@ from __future__ import annotations
 
 from shlex import quote
 
-from ludus.core.abilities import Evaluates, Exports, KeepsWeights, NamesRun, Narrates, Plays
+from ludus.core.abilities import (
+    Evaluates,
+    Exports,
+    KeepsWeights,
+    NamesRun,
+    Narrates,
+    Plays,
+    find_ability,
+)
 from ludus.core.errors import LudusError
 from ludus.core.trainer import Trainer
 
 
 def that_evaluates(trainer: Trainer) -> Evaluates:
-    """Return the trainer; raise LudusError unless its weights can be evaluated."""
-    if not isinstance(trainer, Evaluates):
+    """Return what evaluates; raise LudusError unless the trainer's weights can be evaluated."""
+    if (able := find_ability(trainer, Evaluates)) is None:
         raise _refused(
             trainer,
             "eval",
             "cannot be evaluated from kept weights; give its trainer the methods weights_of and"
             " evaluate_weights (ludus.core.abilities)",
         )
-    return trainer
+    return able
 
 
 def that_plays(trainer: Trainer) -> Plays | Narrates:
-    """Return the trainer; raise LudusError unless it can film or print a game."""
-    if not isinstance(trainer, Plays | Narrates):
+    """Return what plays; raise LudusError unless the trainer can film or print a game."""
+    able: Plays | Narrates | None = find_ability(trainer, Plays) or find_ability(trainer, Narrates)
+    if able is None:
         raise _refused(trainer, "play", "has nothing to film; try ludus report")
-    return trainer
+    return able
 
 
 def that_exports(trainer: Trainer) -> Exports:
-    """Return the trainer; raise LudusError unless it can export its weights to run without torch."""
-    if not isinstance(trainer, Exports):
-        has_weights = isinstance(trainer, KeepsWeights)
+    """Return what exports; raise LudusError unless the trainer's weights can run without torch."""
+    if (able := find_ability(trainer, Exports)) is None:
+        has_weights = find_ability(trainer, KeepsWeights) is not None
         weights = "its weights are in models/" if has_weights else "it keeps no weights"
         raise _refused(trainer, "export", f"cannot be exported; {weights}")
-    return trainer
+    return able
 
 
 def _refused(trainer: Trainer, command: str, words: str) -> LudusError:
     """Return the error; if the weights belong to another run, it names that run and the command for it."""
     kind = f"a run of kind '{trainer.config.kind}'"
-    if isinstance(trainer, KeepsWeights) or not isinstance(trainer.config, NamesRun):
+    has_weights = find_ability(trainer, KeepsWeights) is not None
+    if has_weights or not isinstance(trainer.config, NamesRun):
         return LudusError(f"{kind} {words}")
     earlier = trainer.config.run
     return LudusError(

@@ -15,7 +15,7 @@ from ludus.cli.weights import as_first, best_of, last_of, model_at
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, read_data, typed_file
 from ludus.config.overrides import key_paths
-from ludus.core.abilities import KeepsWeights, Narrates, Recalls
+from ludus.core.abilities import KeepsWeights, Narrates, Recalls, find_ability
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.plan import check_plan, render
 from ludus.core.runtime import Result
@@ -79,7 +79,7 @@ def prepared(config: TrainerConfig) -> Trainer:
     """Return the trainer of a config, prepared but not started."""
     trainer = build_trainer(config)
     trainer.set_logger(Logger(Logger.Config(backends=[])))
-    trainer.seed_generators()
+    trainer.services.seed(trainer.config)
     trainer.prepare(max_steps=None)
     return trainer
 
@@ -121,8 +121,8 @@ def _with_weights(
                 source, weights = f"checkpoint {last.number}", able(ready).weights_of(last.state)
             else:
                 source, (weights, about) = model, model_at(storage, model)
-            if about and isinstance(ready, Recalls):
-                ready.recall(about)
+            if about and (recalls := find_ability(ready, Recalls)) is not None:
+                recalls.recall(about)
             yield able(ready), weights, storage, saved.manifest.get("best"), source
         finally:
             ready.close()
@@ -145,7 +145,7 @@ def play_run(
     """
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    is_told = isinstance(trainer_of(path), Narrates)
+    is_told = find_ability(trainer_of(path), Narrates) is not None
     if is_told and out is not None:
         raise ConfigError(
             f"--out {out}: games of this run are printed, not filmed; leave --out away, or write"

@@ -1,13 +1,16 @@
 """Optional abilities of a trainer: protocols for evaluating, playing or exporting the weights of a run.
 
-A trainer has an ability if it has the methods; the commands check for them. Each is called after `prepare`.
+A trainer has an ability if it, or an object that its `abilities()` returns, has the methods; the commands
+look for them with `find_ability`. Each is called after `prepare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -98,3 +101,39 @@ class EvaluatesBeside(Protocol):
     @staticmethod
     def evaluation_job(config: Any, /) -> EvaluationJob:
         """Return the evaluation of runs with this config."""
+
+
+class HasAbilities(Protocol):
+    """A trainer: it says which objects have its abilities."""
+
+    def abilities(self) -> Sequence[object]:
+        """Return the objects whose methods are the trainer's abilities."""
+
+
+def find_ability(trainer: HasAbilities, wanted: type[T]) -> T | None:
+    """Return the first of a trainer's objects that has this ability; None if there is none."""
+    return next((one for one in trainer.abilities() if isinstance(one, wanted)), None)
+
+
+@runtime_checkable
+class KeepsBests(Protocol):
+    """A part that decides which models are the best, as `ludus.judge.Judge` does."""
+
+    @property
+    def first(self) -> str | None:
+        """The name of the first score that keeps models."""
+
+    @property
+    def best(self) -> Mapping[str, Any] | None:
+        """The best model by the first score."""
+
+    @property
+    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
+        """The best model by each further score, by the score's name."""
+
+    @property
+    def runners_up(self) -> Sequence[Mapping[str, Any]]:
+        """The models kept besides the best ones."""
+
+    def forget_models(self, names: Collection[str] | None, /) -> None:
+        """Drop the records of models whose weights are missing; None means all."""

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.core.exactness import Exact
+from ludus.core.first_state import FirstState
 from ludus.core.run import Observer, Run, Stateful
-from ludus.core.services import Weights, recall_nothing
+from ludus.core.services import Log, NoLog, Weights, recall_nothing
 
 if TYPE_CHECKING:
     from ludus.core.trainer import Trainer
@@ -87,12 +88,42 @@ MakeRuntime = Callable[["Trainer", Request], Runtime]
 """Makes the runtime of one walk of this trainer."""
 
 
+class TrainerServices:
+    """What a class of trainers gets from outside the core; here, nothing. `session` provides the rest.
+
+    An attribute of the class and not a base class, so that a family can provide it at any level.
+    """
+
+    def typed(self, config: object) -> object:
+        """Return the typed config of what a script gave."""
+        return config
+
+    def first_state(self) -> FirstState:
+        """Return what keeps the initial states of the models that a script gave."""
+        return FirstState()
+
+    def seed(self, config: object) -> None:
+        """Seed the global random generators."""
+
+    def log_in_memory(self) -> Log:
+        """Return the log of an in-memory walk for which no logger was set."""
+        return NoLog()
+
+    def runtime(self, trainer: Trainer, request: Request) -> Runtime:
+        """Return the runtime of a walk if `fit` is given none."""
+        raise LudusError(
+            f"{type(trainer).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
+            " from ludus.session.Trainer, or call fit(runtime=ludus.core.InMemoryRuntime)"
+        )
+
+
 class InMemoryRuntime:
     """A runtime without files; the run is logged and judged as usual."""
 
     def __init__(self, trainer: Trainer, request: Request) -> None:
         self._trainer = trainer
-        log = trainer.log_in_memory() if trainer.given_logger is None else trainer.given_logger
+        given = trainer.given_logger
+        log = trainer.services.log_in_memory() if given is None else given
         trainer.run.log, trainer.run.record = log, log.record
         models = ModelsInMemory(trainer)
         trainer.run.keep_model, trainer.run.recall_model = models.keep, models.recall

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ludus.core.run import Run
 
 Weights = Mapping[str, Any]
+CHANGED = "changed_by_fit"
+"""Event: `fit` changed keys of the config; `keys` maps each to its new value."""
 
 
 class Log(Protocol):

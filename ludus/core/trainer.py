@@ -2,35 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import functools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from ludus.core import counters
+from ludus.core.abilities import KeepsBests
 from ludus.core.cursor import from_json, last_loop
 from ludus.core.errors import ConfigError, Interrupted, LudusError
-from ludus.core.first_state import FirstState
 from ludus.core.hooks import Hooks, bind_hooks, empty_hook
-from ludus.core.inspected import Inspected
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, check_plan, hook_names
 from ludus.core.run import Observer, Run, Stateful, check_intervals
-from ludus.core.runtime import MakeRuntime, Request, Result, Resume, Runtime, is_state
-from ludus.core.services import Display, EvaluatorBeside, EvaluatorHere, Files, Log, NoLog, Records
+from ludus.core.runtime import (
+    MakeRuntime,
+    Request,
+    Result,
+    Resume,
+    Runtime,
+    TrainerServices,
+    is_state,
+)
+from ludus.core.services import (
+    CHANGED,
+    Display,
+    EvaluatorBeside,
+    EvaluatorHere,
+    Files,
+    Log,
+    Records,
+)
 from ludus.core.states import check_same_parts, fitting
 from ludus.core.unsaved import UnsavedStates, saved_companions
 
+_NEED_PARTS = ("plan", "parts", "observers")
 
-class Trainer(Inspected):
+
+class Trainer:
     """A training algorithm: subclasses write `plan` and `parts`, and ludus does the rest.
 
+    Best models, reasons why a resume is not exact, and notes on engines are collected from the parts: a
+    judge (`ludus.judge.Judge`), a part with `inexact_because()`, a part with `engine_notes`.
     Besides the six hooks below, any `before_<name>` or `after_<name>` for a name in the plan is called.
     """
 
     Config: ClassVar[type[Any]] = object
+    services: ClassVar[TrainerServices] = TrainerServices()
+    """Configs, seeding, logs and directories, which the core does not know."""
+    asked_once: ClassVar[tuple[str, ...]] = ()
+    """Roles whose answers are kept in a journal: their own state cannot be saved with the parts."""
+    _is_prepared = False
     derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved", "_first_state")
     """Attributes that change during a run but can be recomputed, so belong to no part."""
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Wrap the methods that need `prepare`, so that calling them too early raises a clear LudusError."""
+        super().__init_subclass__(**options)
+        own = vars(cls)
+        for name in _NEED_PARTS:
+            if name in own:
+                setattr(cls, name, _once_built(own[name]))
+        if "prepare" in own:
+            setattr(cls, "prepare", _noted(own["prepare"]))  # noqa: B010 - seen by type checkers
+
     def __init__(self, config: object) -> None:
+        config = self.services.typed(config)
         if self.Config is not object and not isinstance(config, self.Config):
             raise ConfigError(
                 f"{type(self).__name__} takes a {self.Config.__qualname__}, not a {type(config).__name__};"
@@ -48,7 +84,8 @@ class Trainer(Inspected):
         # Class names of all that a script gave, by role: they affect the run but are in no config.
         self.given_classes: dict[str, str] = {}
         self._saved_cursor: Any = []
-        self._first_state, self._unsaved = FirstState(), UnsavedStates()
+        self.notes: list[str] = []  # what `fit` changed in the config, a sentence each
+        self._first_state, self._unsaved = self.services.first_state(), UnsavedStates()
 
     def plan(self) -> Repeat:
         """Return the plan of the run, a tree of loops and stages."""
@@ -64,38 +101,60 @@ class Trainer(Inspected):
 
     def make_runtime(self, request: Request) -> Runtime:
         """Return the runtime of a walk if `fit` is given none."""
-        raise LudusError(
-            f"{type(self).__name__} derives from ludus.core.Trainer, which knows no directory; derive it"
-            " from ludus.session.Trainer, or call fit(runtime=ludus.core.InMemoryRuntime)"
-        )
+        return self.services.runtime(self, request)
 
-    def log_in_memory(self) -> Log:
-        """Return the log of an in-memory walk for which no logger was set."""
-        return NoLog()
+    def abilities(self) -> Sequence[object]:
+        """Return the objects that can evaluate, play or export saved weights (core/abilities.py)."""
+        return (self,)
 
-    def seed_generators(self) -> None:
-        """Seed the global random generators; called first in every `fit`."""
+    def consulted(self) -> Mapping[str, object]:
+        """Return the objects the run consults that are in no part, by role: a game, analysers, an oracle.
+
+        The user's own objects with `state_dict` and `load_state_dict` become parts; others are watched.
+        """
+        return {}
+
+    def data_facts(self) -> Mapping[str, str]:
+        """Return a digest of the data by role; a resume with other data is refused."""
+        return {}
+
+    def given_models(self) -> Sequence[object]:
+        """Return the models a script gave to be trained: each new run starts from their initial states."""
+        return [self.model] if "model" in self.given_classes else []
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build what the plan and the parts need; called by `fit` before both, once per process."""
         if max_steps is not None:
             raise ConfigError(f"{type(self).__name__} does not take max_steps")
+        self._is_prepared = type(self).prepare is Trainer.prepare
+
+    def _judges(self) -> list[KeepsBests]:
+        return [part for part in self._prepared_parts() if isinstance(part, KeepsBests)]
+
+    def _prepared_parts(self) -> Sequence[Stateful]:
+        return list(self.parts().values()) if self._is_prepared else ()
 
     def best(self) -> Mapping[str, Any] | None:
         """Return the best model so far by the first score: metric, score, where it is saved."""
-        return None
+        return next((judge.best for judge in self._judges()), None)
 
     def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the same for each further score, by the score's name."""
-        return {}
+        found: dict[str, Mapping[str, Any]] = {}
+        for index, judge in enumerate(self._judges()):
+            if index and judge.first is not None and judge.best is not None:
+                found[judge.first] = judge.best
+            found |= judge.more_bests
+        return found
 
     def runners_up(self) -> Sequence[Mapping[str, Any]]:
         """Return the same for each model kept besides the best ones, the best first."""
-        return ()
+        return [one for judge in self._judges() for one in judge.runners_up]
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons why a resumed run may end with other bytes; empty means exact."""
-        return ()
+        asked = [getattr(part, "inexact_because", None) for part in self._prepared_parts()]
+        return [reason for ask in asked if callable(ask) for reason in ask()]
 
     def all_reasons(self) -> list[str]:
         """Return inexact_because, and the state that was seen to change without being saved."""
@@ -106,9 +165,19 @@ class Trainer(Inspected):
 
         `names` are the models that were lost; None means all, for a state from another run.
         """
+        for judge in self._judges():
+            judge.forget_models(names)
 
     def open(self) -> None:
-        """Called once per process, before the walk; start worker processes and open files here."""
+        """Called once per process, before the walk; start worker processes and open files here.
+
+        Reports what `fit` changed, and how the updates are executed.
+        """
+        for note in self.notes:
+            self.run.tell(note, event=CHANGED)
+        for part in self._prepared_parts():
+            for note in getattr(part, "engine_notes", ()):
+                self.run.tell(note, event="engine")
 
     def close(self) -> None:
         """Called once per process after `prepare` returned, when the walk ends or if there was none."""
@@ -219,7 +288,8 @@ class Trainer(Inspected):
         own = runtime(self, request) if runtime else self.make_runtime(request)
         error: BaseException | None = None
         try:
-            self.seed_generators()
+            self.services.seed(self.config)
+            self.notes = []
             self._first_state.put_back()
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = True
@@ -305,3 +375,33 @@ class Trainer(Inspected):
     def after_epoch(self) -> None: ...
     @empty_hook
     def after_train(self) -> None: ...
+
+
+def _noted(prepare: Callable[..., None]) -> Callable[..., None]:
+    """Wrap `prepare` to record that the whole of it was called, not only that of a base class."""
+
+    @functools.wraps(prepare)
+    def noted(self: Trainer, **options: Any) -> None:
+        prepare(self, **options)
+        self._is_prepared |= getattr(type(self).prepare, "__wrapped__", None) is prepare
+
+    return noted
+
+
+def _once_built(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Wrap a method that needs what `prepare` builds, so that calling it too early is a LudusError."""
+
+    @functools.wraps(method)
+    def asked(self: Trainer) -> Any:
+        try:
+            return method(self)
+        except AttributeError as error:
+            if self._is_prepared:
+                raise
+            kind = type(self).__name__
+            raise LudusError(
+                f"{kind}.{method.__name__}() needs what fit() builds when it begins; ask in a hook or after"
+                f" fit(), or call prepare(max_steps=None) first (`ludus plan CONFIG` prints a plan)"
+            ) from error
+
+    return asked

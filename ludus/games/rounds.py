@@ -8,9 +8,8 @@ from typing import Annotated, Any, Protocol, Self, TypeVar
 from pydantic import Field
 
 from ludus.core import Stage, intervals
-from ludus.core.errors import ConfigError
 from ludus.core.intervals import Work, follow_ups
-from ludus.session.begun import changes_by_fit
+from ludus.session.begun import in_whole
 
 Share = Annotated[float, Field(ge=0, le=1)]
 PositiveShare = Annotated[float, Field(gt=0, le=1)]
@@ -58,17 +57,7 @@ def with_length(config: C, max_steps: int) -> tuple[C, list[str]]:
     """Return the config of a run of at least this many optimization steps, in whole rounds, and a sentence
     for each other key that had to change.
     """
-    if max_steps < 1:
-        raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
-    rounds = -(-max_steps // config.opts_a_round)
-    changes = config.model_copy(update={"max_rounds": rounds}).unreached()
-    notes = changes_by_fit(config, changes, max_steps)
-    if rounds * config.opts_a_round != max_steps:
-        notes.append(
-            f"for fit(max_steps={max_steps}) the run makes {rounds * config.opts_a_round} optimisation"
-            f" steps, {rounds} whole rounds of {config.opts_a_round}"
-        )
-    return config.replace(max_rounds=rounds, **changes), notes
+    return in_whole(config, max_steps, unit="round", opts_each=config.opts_a_round)
 
 
 def after_a_round(

@@ -59,17 +59,7 @@ class Judge:
             self.judge.update(run, metrics, lambda score: self.learners[score.name].weights())
             return metrics
 
-        def best(self):
-            return self.judge.best
-
-        def more_bests(self):
-            return self.judge.more_bests
-
-        def runners_up(self):                   # where a score has keep=2 or more
-            return self.judge.runners_up
-
-        def forget_models(self, names):
-            self.judge.forget_models(names)
+    It is found among the parts: the trainer's `best`, `more_bests`, `runners_up` and `forget_models` ask it.
     """
 
     def __init__(self, *scores: Score, end: Callable[[Run, str], None] = stop_run) -> None:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
+from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
+from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 
 
@@ -80,10 +82,42 @@ class Update(Metered):
         super().__init__(metric_names, learner.flat.device)
         self.learner = learner
         self.update: Callable[..., Any] = self._update
+        self.engine_notes: list[str] = []
+        """How the update is executed, where a user should know: a trainer reports them when it opens."""
+        self._plain_state: PlainState | None = None
 
     @abstractmethod
     def _update(self, *inputs: Any) -> Tensor:
         """Take a gradient step, count its metrics and return the loss."""
+
+    def choose(
+        self,
+        engine: EngineKey,
+        example: Callable[[], Any],
+        *,
+        is_long: bool,
+        has_begun: bool,
+        tell: Callable[[str], None],
+    ) -> EngineName:
+        """Choose what executes the update, and return the engine's name for the resolved config.
+
+        `example` returns inputs of the update; `tell` reports what an engine finds out later.
+        """
+        network = self.learner.module
+        self._plain_state = PlainState(network)
+        chosen = choose_engine(
+            engine,
+            Subject(self._update, self, [network], self.device, example),
+            is_long=is_long,
+            has_begun=has_begun,
+            tell=tell,
+        )
+        self.update, self.engine_notes = chosen.by(self._update), list(chosen.notes)
+        return chosen.engine
+
+    def inexact_because(self) -> list[str]:
+        """Return the state that a script's network changes without saving it."""
+        return [] if self._plain_state is None else unsaved(self._plain_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the network, its optimizer, and the metrics that are not recorded yet."""

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 from ludus.config import strict_yaml
 from ludus.config.base import current
-from ludus.core.errors import LudusError
+from ludus.core.errors import ConfigError, LudusError
+from ludus.core.services import CHANGED as CHANGED
 from ludus.core.services import Files
 from ludus.store.directory import events, last_ending
 from ludus.store.storage import Storage
 
-CHANGED = "changed_by_fit"
-"""Event: `fit` changed keys of the config; `keys` maps each to its new value."""
 _DECIDED = ("engine", "memory_format")
 """Keys that may be `auto`; the choice is fixed when the run begins."""
 _NOTHING = object()
+C = TypeVar("C", bound=Any)
 
 
 class Change(str):
@@ -25,6 +25,41 @@ class Change(str):
 
     __slots__ = ("keys",)
     keys: Mapping[str, object]
+
+
+def begin(
+    config: C,
+    files: Files | None,
+    max_steps: int | None,
+    shorten: Callable[[C, int], tuple[C, list[str]]],
+) -> tuple[C, list[str]]:
+    """Return the config that a run begins or goes on with, and a sentence for each key that had to change.
+
+    `shorten` gives it the number of optimisation steps passed to `fit`, if one was; see `in_whole`.
+    """
+    notes: list[str] = []
+    if max_steps is not None:
+        if max_steps < 1:
+            raise ConfigError(f"fit was given max_steps={max_steps}; a run has one step at least")
+        config, notes = shorten(config, max_steps)
+    return as_begun(config, files, notes), notes
+
+
+def in_whole(config: C, max_steps: int, *, unit: str, opts_each: int) -> tuple[C, list[str]]:
+    """Return the config of a run of at least this many optimisation steps, in whole rounds, and the changes.
+
+    `unit` is a round or an iteration, of `opts_each` optimisation steps, and the key is `max_<unit>s`. An
+    interval that the run never reaches becomes 0 (`config.unreached`).
+    """
+    count = -(-max_steps // opts_each)
+    changes = config.model_copy(update={f"max_{unit}s": count}).unreached()
+    notes = changes_by_fit(config, changes, max_steps)
+    if count * opts_each != max_steps:
+        notes.append(
+            f"for fit(max_steps={max_steps}) the run makes {count * opts_each} optimisation steps, {count}"
+            f" whole {unit}s of {opts_each}"
+        )
+    return config.replace(**{f"max_{unit}s": count}, **changes), notes
 
 
 def changes_by_fit(config: object, changes: Mapping[str, object], max_steps: int) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ludus.config.base import TrainerConfig, given
 from ludus.core import trainer as core
 from ludus.core.first_state import FirstState
-from ludus.core.runtime import Request, Runtime
+from ludus.core.runtime import Request, Runtime, TrainerServices
 from ludus.core.services import Log
 from ludus.seeds import derive, seed_everything
 from ludus.session import first_state
@@ -16,23 +16,32 @@ from ludus.session.logger import Logger
 from ludus.session.session import Session
 
 
-class Trainer(core.Trainer):
-    """A trainer that saves its runs; subclasses write `plan` and `parts`."""
+class SessionServices(TrainerServices):
+    """Typed configs, seeded generators, a log, and a session around each run."""
 
-    def __init__(self, config: object) -> None:
-        """Take a typed config, a dict, or the path of a config file."""
-        super().__init__(given(config))
-        self._first_state = FirstState(first_state.copied, first_state.digest)
+    def typed(self, config: object) -> object:
+        """Return the config of a typed config, a dict, or the path of a config file."""
+        return given(config)
 
-    def seed_generators(self) -> None:
+    def first_state(self) -> FirstState:
+        """Return what keeps initial states, with copies and digests of tensors."""
+        return FirstState(first_state.copied, first_state.digest)
+
+    def seed(self, config: object) -> None:
         """Seed the global random generators from the config's seed, also for a run in memory."""
-        if isinstance(self.config, TrainerConfig):
-            seed_everything(derive(self.config.seed, "global"))
+        if isinstance(config, TrainerConfig):
+            seed_everything(derive(config.seed, "global"))
 
     def log_in_memory(self) -> Log:
         """Return a logger without back ends: its last write decides best models and early stopping."""
         return Logger(Logger.Config(backends=[]))
 
-    def make_runtime(self, request: Request) -> Runtime:
+    def runtime(self, trainer: core.Trainer, request: Request) -> Runtime:
         """Return a session: the directory and its lock, the log, the display, signals, checkpoints."""
-        return Session(self, request)
+        return Session(trainer, request)
+
+
+class Trainer(core.Trainer):
+    """A trainer that saves its runs; subclasses write `plan` and `parts`."""
+
+    services = SessionServices()

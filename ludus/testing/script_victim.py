@@ -22,8 +22,9 @@ from ludus.config.registry import load_plugin
 from ludus.core.errors import LudusError
 from ludus.core.run import Observer
 from ludus.core.runtime import Request, Runtime
+from ludus.core.trainer import Trainer
 from ludus.session.begun import as_begun
-from ludus.session.trainer import Trainer
+from ludus.session.trainer import SessionServices
 from ludus.show.terminal import warn
 from ludus.store import checkpoint
 from ludus.store.places import open_storage
@@ -60,10 +61,10 @@ def main() -> None:
         like=options.like,
     )
 
-    def make_runtime(trainer: Trainer, request: Request) -> Runtime:
+    def runtime(services: SessionServices, trainer: Trainer, request: Request) -> Runtime:
         return places.make_runtime(trainer, request)
 
-    Trainer.make_runtime = make_runtime  # type: ignore[assignment, method-assign]
+    SessionServices.runtime = runtime  # type: ignore[assignment, method-assign]
     sys.exit(run_script(script, arguments))
 
 

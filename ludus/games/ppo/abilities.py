@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,6 @@ from ludus.games.ppo.config import FusedPpoConfig
 from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.unsupported import OwnEvaluation
-from ludus.judge.judge import Judge
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.learner import Learner
 from ludus.nn.swapped_weights import restored, swapped_weights
@@ -34,19 +33,10 @@ class Abilities(OwnEvaluation):
     ppo: PpoUpdate
     learner: Learner
     network: nn.Module
-    judge: Judge
     evaluation: Evaluation
     fused_game: FusedGame
     distribution: ActionDistribution
     outputs: Callable[[Tensor], tuple[Tensor, Tensor | None]]
-
-    def best(self) -> Mapping[str, Any] | None:
-        """Return metric, score and path of the best network so far."""
-        return self.judge.best if hasattr(self, "judge") else None
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        """Drop the best network: its weights are lost, or in another run's directory."""
-        self.judge.forget_models(names)
 
     def weights(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of the network's weights."""

@@ -30,12 +30,11 @@ from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.ppo.undo import Undo
 from ludus.games.rounds import after_a_round, with_length
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.choice import Subject, choose_engine
-from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.schedules import Schedule
 from ludus.seeds import derive, forked
-from ludus.session.begun import CHANGED, as_begun, has_begun
+from ludus.session.begun import begin, has_begun
 from ludus.session.device import resolve_device
+from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
 
 GUARD = DivergenceGuard(remedy="lower reward_scale")
@@ -63,7 +62,7 @@ class PPOTrainer(Abilities, Trainer):
     Config = FusedPpoConfig
     # Clock-dependent state need not be exact; the order of an epoch is recomputed.
     derived: ClassVar[tuple[str, ...]] = (
-        "_clock", "_minibatches", "_plain_state", "_by_kernels",
+        "_clock", "_minibatches", "_by_kernels",
     )  # fmt: skip
 
     config: FusedPpoConfig
@@ -71,10 +70,8 @@ class PPOTrainer(Abilities, Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, network and evaluation from the config."""
-        self._notes: list[str] = []
-        if max_steps is not None:
-            self.config, self._notes = with_length(self.config, max_steps)
-        self.config = config = as_begun(self.config, self.run.files, self._notes)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, with_length)
+        config = self.config
         self.device = resolve_device(config.settings.device)
         self.fused_game = game = make_game(config.game)
         self.distribution = distribution_of(game.actions(game.roles[0]))
@@ -110,6 +107,10 @@ class PPOTrainer(Abilities, Trainer):
         self._choose_engine()
         self._minibatches = Minibatches(self.live.keys.shuffle, config.num_minibatches)
         self._clock = TrainingClock(self.device)
+        self._reports = Reports(
+            GUARD, self.ppo, evaluate=lambda run: self.evaluate(), take=self._take_metrics,
+            weights=self.weights, judge=self.judge, rates=self._clock.log,
+        )  # fmt: skip
 
     def _make_network(self) -> nn.Module:
         config, game = self.config, self.fused_game
@@ -122,17 +123,14 @@ class PPOTrainer(Abilities, Trainer):
 
     def _choose_engine(self) -> None:
         config, ppo = self.config, self.ppo
-        self._plain_state = PlainState(self.network)
-        chosen = choose_engine(
+        engine = ppo.choose(
             config.engine,
-            Subject(ppo._update, ppo, [self.network], self.device, ppo.example),
+            ppo.example,
             is_long=config.run_opts >= _WORTH_COMPILING,
             has_begun=has_begun(self.run.files),
             tell=lambda note: self.run.tell(note, event="engine"),
         )
-        ppo.update = chosen.by(ppo._update)
-        self.config = config.replace(engine=chosen.engine)
-        self._engine_notes = list(chosen.notes)
+        self.config = config.replace(engine=engine)
         self._by_kernels, self._rounds_are_made = None, ""
         if config.fused:
             self._by_kernels, self._rounds_are_made = choose_kernels(
@@ -151,9 +149,12 @@ class PPOTrainer(Abilities, Trainer):
             train_step=self._train_step,
             iterate=self._clock.syncs.counting(self._iterate),
             then=after_a_round(
-                self.config, evaluate=self._evaluate, record=self._record, save=self._save
+                self.config,
+                evaluate=self._evaluate,
+                record=self._reports.record,
+                save=self._reports.save,
             ),
-            finish=self._finish,
+            finish=self._reports.finish,
             is_fused=is_fused,
             made=self._rounds_are_made,
         )
@@ -243,34 +244,16 @@ class PPOTrainer(Abilities, Trainer):
             run.counters["round"] += 1
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
-        if GUARD.diverged(self.ppo.metrics()) is not None:
-            return {}  # it must not become the best; the record that follows ends the run
         with self._clock.stopped(), self.evaluation.within(run):
-            metrics = self.evaluate()
-            self.judge.update(run, metrics, lambda score: self.weights())
-        return metrics
+            return self._reports.evaluate(run)
 
-    def _record(self, run: Run) -> None:
-        """Write the accumulated metrics, and reset accumulation and timing."""
-        opts = run.counters["opt_steps"]
+    def _take_metrics(self, run: Run) -> dict[str, float]:
+        """Return the accumulated metrics, and reset them."""
         metrics = {**self.live.take_metrics(), **self.ppo.take_metrics()}
-        metrics["train/learning_rate"] = self.rate(opts)
+        metrics["train/learning_rate"] = self.rate(run.counters["opt_steps"])
         if (log_std := getattr(self.network, "log_std", None)) is not None:
             metrics["train/std"] = float(log_std.detach().exp().mean())
-        run.record(metrics)
-        self._clock.log(run)
-        run.log.write(run)
-        GUARD.check(metrics, opts)
-
-    def _save(self, run: Run) -> None:
-        counters = {name: value for name, value in run.counters.items() if value}
-        name = f"models/{run.counters['opt_steps']}"
-        run.keep_model(name, self.weights(), {"counters": counters})
-
-    def _finish(self, run: Run) -> None:
-        """Write the last record, if it is not yet written."""
-        if run.log.has_news or self.ppo.num_counted:
-            self._record(run)
+        return metrics
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
@@ -285,16 +268,9 @@ class PPOTrainer(Abilities, Trainer):
 
     def open(self) -> None:
         """Log what fit changed, and how the updates are executed."""
-        for note in self._notes:
-            self.run.tell(note, event=CHANGED)
         if self._by_kernels is not None and (reason := self._by_kernels.make_ready()):
             self._by_kernels, self._rounds_are_made = None, plainly(reason)
         if self.config.fused and self.device.type == "cuda":
-            self._engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
-        for note in self._engine_notes:
-            self.run.tell(note, event="engine")
+            self.ppo.engine_notes.append(f"whole rounds are made {self._rounds_are_made}")
+        super().open()
         self._clock.start(self.run)
-
-    def inexact_because(self) -> list[str]:
-        """Return a script's network if it changes state without saving it."""
-        return unsaved(self._plain_state) if hasattr(self, "_plain_state") else []
