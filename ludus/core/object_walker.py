@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from zlib import crc32
 
 from ludus.core import kinds, memory
-from ludus.core.attribute_values import attribute_values
 from ludus.core.authors import is_of_user
 from ludus.core.containers import CONTAINERS, NUM_SAMPLED, PLAIN, marshalled, some
+from ludus.core.memory import Opened
 
 _MAX_ITEMS = 2_000_000
 _MAX_OBJECTS = 20_000
@@ -25,8 +25,6 @@ _MAX_BYTES = 64 << 20
 _MIN_OBJECTS = 500
 _MAX_NAMED = 100
 _WHOLE = 1 << 16
-
-Opened = tuple[bytes, list[Any]]
 
 
 One = TypeVar("One")
@@ -126,10 +124,10 @@ class ObjectWalker:
         for hook in kinds.hooks_of(one):
             self.own.setdefault((kind.__name__, hook.__name__), []).append(hook)
         if not is_of_user(kind.__module__):
-            return attribute_values(one)
+            return kinds.attribute_values(one)
         self.classes[kind] = None
         if (saved := kinds.saved_names(kind)) is None:
-            return attribute_values(one)
+            return kinds.attribute_values(one)
         found = []
         for name, value in kinds.attributes(one):
             if name in saved or not _is_more(value):

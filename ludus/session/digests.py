@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.core import memory
-from ludus.core.attribute_values import attribute_values
+from ludus.core import kinds, memory
 from ludus.core.object_walker import walk_objects
 from ludus.core.run import Run
 from ludus.session.record import Record
@@ -106,7 +105,7 @@ def _note(found: dict[str, Weights], path: Path) -> None:
 def _inside(thing: object) -> Iterable[object]:
     if isinstance(thing, dict | list | tuple):
         return [value for _, value in _items(thing)]
-    return attribute_values(thing) if memory.has_dict(type(thing)) else ()
+    return kinds.attribute_values(thing) if memory.has_dict(type(thing)) else ()
 
 
 def _learned(thing: object) -> list[Tensor] | None:

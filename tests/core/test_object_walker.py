@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, kinds, memory, unsaved
-from ludus.core.attribute_values import attribute_values
+from ludus.core.kinds import attribute_values
 from ludus.core.object_walker import ObjectWalker, digest_of
 from ludus.core.unsaved import UnsavedState
 from ludus.session.digests import weights_in
