@@ -27,7 +27,7 @@ def some(value: Collection[Any], most: int) -> tuple[bool, list[Any]]:
     return is_cut, items
 
 
-def _sampled(value: Collection[Any], base: Any) -> list[Any]:
+def _sampled(value: Collection[Any], base: type[Any]) -> list[Any]:
     count = len(value)
     step = max(count // NUM_SAMPLED, 1)
     if isinstance(value, list | tuple):

@@ -17,13 +17,6 @@ if TYPE_CHECKING:
 Digests = dict[str, bytes]
 
 
-def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
-    """Return what is saved or managed elsewhere: parts, companions, config, callbacks, run services."""
-    given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
-    companion = companions(trainer, parts).values()
-    return [*parts, *companion, *given, trainer.run, *trainer.run.services()]
-
-
 def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
     """Return the objects a script gave that are none of these parts; those with state become parts."""
     found = {f"callback.{name}": callback for name, callback in trainer.callbacks.items()}
@@ -109,7 +102,10 @@ class UnsavedStates:
         kind: Any = type(trainer)
         derived = [vars(trainer).get(name) for name in kinds.derived_of(kind)]
         kept = {id(one) for one in parts}
-        known = [one for one in served(trainer, parts) if id(one) not in kept]
+        # Managed elsewhere.
+        given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
+        served = [*companions(trainer, parts).values(), *given, *trainer.run.services()]
+        known = [one for one in served if id(one) not in kept]
         look = ObjectWalker([*known, *memory.global_generators(), *owners.values()])
         look.leave_out([*parts, *derived])
         watched = {title: _read(_entries(owner), owner) for title, owner in owners.items()}
