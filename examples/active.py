@@ -1,4 +1,4 @@
-"""Active learning on digits: a network asks for the labels it needs; uniform sampling beside it.
+"""Active learning on digits: margin sampling compared with uniform sampling.
 
 python examples/active.py
 """
@@ -7,7 +7,7 @@ import ludus
 
 
 def accuracy(strategy: str, seed: int) -> float:
-    """Return the accuracy on test data after 40 labels."""
+    """Return the test accuracy after 40 labels."""
     section = {"kind": strategy} if strategy == "uniform" else {"kind": strategy, "shortlist": None}
     config = ludus.example(
         "active", max_rounds=3, seed=seed, strategy=section, **{"settings.display": "none"}
@@ -19,7 +19,7 @@ def accuracy(strategy: str, seed: int) -> float:
 
 
 def main() -> None:
-    """Compare two strategies over some seeds."""
+    """Compare two query strategies over two seeds."""
     for strategy in ("uniform", "margin"):
         found = [accuracy(strategy, seed) for seed in range(2)]
         print(strategy, [f"{one:.3f}" for one in found])

@@ -1,4 +1,4 @@
-"""A verifier that cannot see the deciding bits well learns with a prover, who gains by being believed.
+"""Multi-agent PPO: a verifier learns with a prover, who is rewarded for being believed.
 
 python examples/arena.py
 """
@@ -29,7 +29,7 @@ SCENARIO = {
 
 
 def main() -> None:
-    """Train a verifier and a prover on the parity of two bits, and tell one of their episodes."""
+    """Train a verifier and a prover on the parity of two bits, and print one of their episodes."""
     config = ludus.example(
         "vanilla_ppo",
         scenario=SCENARIO,

@@ -1,4 +1,4 @@
-"""A stream of digits that switches to classes its model has never seen: when would it be retrained?"""
+"""Drift detection: a stream of digits switches to classes that its model was not trained on."""
 
 import torch
 from torch.utils.data import TensorDataset
@@ -10,7 +10,7 @@ from ludus.seeds import generator
 
 FIRST, LAST = [1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5
 
-# The digits; the model learns 0 to 4 alone, from half of them.
+# Train on the digits 0 to 4 alone, on half of them.
 off = {"early_stopping": None, "best_model": None, "with_validation": False}
 config = ludus.example("supervised", max_epochs=20, **off, **{"settings.display": "none"})
 digits = find("dataset", "digits")(config.data).load(generator(0, "split")).train
@@ -19,7 +19,7 @@ known = (labels < 5).nonzero()[::2, 0]
 trainer = ludus.Trainer(config, train_loader=TensorDataset(images[known], labels[known]))
 trainer.fit(name="drift")
 
-# The rest streams by, 40 at a time: five windows of the digits it knows, then of the others.
+# Stream the rest, 40 at a time: five windows of known digits, then two of the others.
 rest = torch.tensor(sorted({*range(len(labels))} - {*known.tolist()}))
 shift = HardSwitch(HardSwitch.Config(kind="hard_switch", distributions=[FIRST, LAST], period=5))
 stream = Simulator(labels[rest], shift, num_classes=10, seed=0)

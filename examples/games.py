@@ -1,7 +1,7 @@
-"""Train host and agent of Hironaka's game, see how the host fares against every scripted agent, watch a game.
+"""Train both roles of Hironaka's game by double DQN, evaluate them against scripted players, print a game.
 
-A hundred rounds take seconds and show the way. With ROUNDS = 4000, as shipped, it takes some minutes, and
-the host wins sooner than the scripted ones against the random and the choose-first agent.
+A hundred rounds take seconds. ROUNDS = 4000, as in the shipped config, takes some minutes, and the host
+then wins sooner than the scripted ones against the random and the choose-first agent.
 """
 
 import ludus

@@ -1,4 +1,4 @@
-"""Fine-tune a model of Hugging Face with LoRA on texts in local folders; go on if it was interrupted."""
+"""Fine-tune a Hugging Face model with LoRA on texts in local folders; resume after an interruption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WORDS = [
 
 
 def write_base() -> None:
-    """Write what you would have already: a model and its tokenizer, and rows of text with labels."""
+    """Write a model, its tokenizer and labelled rows of text, which you would already have."""
     from datasets import Dataset
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast
@@ -49,7 +49,7 @@ def write_base() -> None:
 
 
 def main() -> None:
-    """Train for a few epochs and say how it went."""
+    """Train for a few epochs and print the result."""
     if not FOLDER.exists():
         write_base()
     config = ludus.example("supervised").replace(

@@ -1,4 +1,4 @@
-"""Train a PPO agent to balance a pole, then ask the kept policy what it would do."""
+"""Train a PPO agent on CartPole, then print the greedy action of its policy."""
 
 import ludus
 

@@ -1,4 +1,4 @@
-"""Train a classifier of handwritten digits, with a callback, and go on if it was interrupted."""
+"""Train a classifier of handwritten digits, with a callback; resume after an interruption."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import ludus
 
 
 class CountEpochs:
-    """A callback with state: its count survives a kill like everything else."""
+    """A callback with state: its count is saved in checkpoints."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def after_epoch(self) -> None:
-        """Count one more."""
+        """Count the epoch."""
         self.count += 1
 
     def state_dict(self) -> dict[str, int]:
@@ -23,7 +23,7 @@ class CountEpochs:
 
 
 def main() -> None:
-    """Train for a few epochs and say how it went."""
+    """Train for a few epochs and print the result."""
     config = ludus.example("supervised", name="digits-example", max_epochs=12)
     trainer = ludus.Trainer(config)
     counter = CountEpochs()

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -126,6 +127,29 @@ def soon_begun() -> Iterator[None]:
         patch.setattr(restore, "NUM_CHECKED_STEPS", 24)
         patch.setattr(session, "git_state", functools.cache(session.git_state))
         yield
+
+
+@pytest.fixture
+def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget after a test what it registers and declares, but not what a module registers once."""
+    from ludus.config import families, registry
+    from ludus.core import counters
+
+    for category in families.categories():
+        for kind in families.listed(category):
+            registry.find(category, kind)
+    kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
+    monkeypatch.setattr(registry, "_REGISTERED", defaultdict(dict, kinds))
+    for place, name in ((registry, "_EXAMPLES"), (registry, "_SECTIONS"), (families, "_ROOMS")):
+        monkeypatch.setattr(place, name, dict(getattr(place, name)))
+    monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
+    monkeypatch.setattr(registry, "_loaded_entry_points", False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for module in set(sys.modules) - before:
+        if "plugin" in module:
+            del sys.modules[module]
 
 
 @pytest.fixture

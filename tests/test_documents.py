@@ -21,6 +21,7 @@ def code_blocks() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize(("name", "block"), code_blocks(), ids=lambda value: value[:30])
 def test_every_code_block_of_the_documents_runs(
     name: str, block: str, tmp_path, monkeypatch
@@ -31,6 +32,7 @@ def test_every_code_block_of_the_documents_runs(
     assert runpy.run_path(str(path), run_name="__main__")
 
 
+@pytest.mark.usefixtures("own_registry")
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_every_example_runs(path: Path, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,6 +61,20 @@ def test_the_documents_name_only_files_that_exist() -> None:
     for path in DOCUMENTS:
         for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
             assert (path.parent / target).exists(), f"{path.name} points to {target}"
+
+
+def headings(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
+    found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+def test_links_to_headings_name_headings_that_exist() -> None:
+    for path in DOCUMENTS:
+        for target, anchor in re.findall(r"\]\(([^)#]*)#([^)]+)\)", path.read_text()):
+            page = path.parent / target if target else path
+            assert anchor in headings(page), f"{path.name} points to {target}#{anchor}"
 
 
 def test_the_trainer_that_the_documents_teach_keeps_the_contract(tmp_path, monkeypatch) -> None:

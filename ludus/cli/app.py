@@ -117,7 +117,7 @@ Overrides = Annotated[
 ]
 RunDir = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, such as runs/digits.")]
 Plugin = Annotated[
-    list[str] | None, typer.Option("--plugin", help="A module of your own that registers kinds.")
+    list[str] | None, typer.Option("--plugin", help="Your module that registers kinds.")
 ]
 AsJson = Annotated[
     bool,

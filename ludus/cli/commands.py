@@ -59,12 +59,12 @@ def resume(
     run: RunDir,
     overrides: Overrides = None,
     approximate: Annotated[
-        bool, typer.Option("--approximate", help="Go on even where the bytes may differ.")
+        bool, typer.Option("--approximate", help="Resume even if the bytes may differ.")
     ] = False,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Go on after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
+    """Resume after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
     from ludus.session.build import rebuild_trainer
     from ludus.store.directory import last_ending, length_of
     from ludus.store.places import below, parted
@@ -80,9 +80,9 @@ def resume(
     has_moved = before.get("counters") != {k: v for k, v in result.counters.items() if v}
     if before.get("event") in ("finished", "stopped") and not has_moved:
         key, value = length_of(trainer.config)
-        text = f"this run had ended already; raise its length to go on, as in {key}={2 * value}"
+        text = f"this run has already ended; raise its length to continue, as in {key}={2 * value}"
         if before["event"] == "stopped":
-            text = "this run was stopped for good and does not go on; start a new one"
+            text = "this run was stopped for good and cannot continue; start a new one"
         tell(text)
     _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
@@ -115,7 +115,7 @@ def explain(
     ] = None,
     plugin: Plugin = None,
 ) -> None:
-    """Say what every key means, its value and where it came from."""
+    """Describe every key, its value and where it came from."""
     from ludus.cli import explain
 
     load(plugin)
@@ -147,7 +147,7 @@ def verify(
         list[str] | None,
         typer.Argument(
             metavar="[KEY=VALUE]... | -- [ARGUMENT]...",
-            help="Change a key of a config, or what a script is given.",
+            help="Change a key of a config, or the arguments of a script.",
         ),
     ] = None,
     kills: Annotated[int, typer.Option("--kills", min=1, help="How often to kill the run.")] = 5,
@@ -169,7 +169,7 @@ def verify(
 
 @app.command()
 def doctor() -> None:
-    """Say what this machine can do."""
+    """Report what this machine can do."""
     from ludus.cli.doctor import examine
 
     if not examine():

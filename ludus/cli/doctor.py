@@ -39,7 +39,7 @@ def findings() -> Iterator[Finding]:
     yield (
         "ok" if is_right else "bad",
         "python",
-        f"{platform.python_version()} (3.11 to 3.13 are right)",
+        f"{platform.python_version()} (3.11 to 3.13 are supported)",
     )
     is_linux = sys.platform == "linux"
     system = f"{platform.system()} {platform.release()}"
@@ -68,7 +68,7 @@ def _torch() -> Iterator[Finding]:
 
     major, minor = (int(part) for part in torch.__version__.split(".")[:2])
     is_new = (major, minor) >= (2, 11)
-    yield "ok" if is_new else "bad", "torch", f"{torch.__version__} (2.11 and newer are right)"
+    yield "ok" if is_new else "bad", "torch", f"{torch.__version__} (2.11 and newer are supported)"
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield "ok", "cpu", f"{cpu_name()}, {cores} cores, {torch.get_num_threads()} torch threads"
     if torch.cuda.is_available():

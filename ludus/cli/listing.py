@@ -106,7 +106,7 @@ def _score(score: float) -> str:
     try:
         return f"{float(score):.5g}"
     except OverflowError:
-        return "beyond any number"
+        return "too large to show"
 
 
 def _progress(counters: Mapping[str, int]) -> str:

@@ -34,7 +34,7 @@ def evaluate(
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Evaluate a model of a run on held-out data, or in episodes that neither trained nor chose it."""
+    """Evaluate a model of a run on held-out data, or in episodes not used for training or selection."""
     from ludus.cli import tasks
 
     load(plugin)
@@ -48,11 +48,11 @@ def play(
         str | None, typer.Option("--out", help="Where to write the film; else RUN/play.gif.")
     ] = None,
     episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
-    fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Pictures a second.")] = 25.0,
+    fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Frames per second.")] = 25.0,
     model: Model = "best",
     plugin: Plugin = None,
 ) -> None:
-    """Film a policy of a run, by default the best: an animated GIF of one episode; a game is printed."""
+    """Film a policy of a run, by default the best: an animated GIF of one episode; games are printed."""
     from ludus.cli import tasks
 
     load(plugin)

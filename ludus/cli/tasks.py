@@ -148,7 +148,7 @@ def play_run(
     is_told = find_ability(trainer_of(path), Narrates) is not None
     if is_told and out is not None:
         raise ConfigError(
-            f"--out {out}: games of this run are printed, not filmed; leave --out away, or write"
+            f"--out {out}: games of this run are printed, not filmed; omit --out, or write"
             f" ludus play {quote(path)} > game.txt"
         )
     if not is_told:
@@ -185,7 +185,7 @@ def evaluate_run(
     episodes: int | None = None,
     seed: int | None = None,
 ) -> None:
-    """Evaluate a model of a run on data that neither trained nor chose it, and print the metrics."""
+    """Evaluate a model of a run on data not used for training or selection, and print the metrics."""
     with _with_weights(path, model, that_evaluates) as (ready, kept, storage, best, source):
         metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
     if as_json:

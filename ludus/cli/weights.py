@@ -49,8 +49,8 @@ def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | No
         return name, read_model(storage, name)
     if not checkpoint.is_model(storage, copy, digest):
         raise CheckpointError(
-            f"the {model} model of {storage.place} is damaged: {problem}, and {storage.place}/{copy} is no"
-            " whole copy of it; restore either from a backup, or take the newest weights with --model last"
+            f"the {model} model of {storage.place} is damaged: {problem}, and {storage.place}/{copy} is not"
+            " an intact copy of it; restore either from a backup, or use the newest weights: --model last"
         )
     tell(f"{problem}; its copy in {copy} is read instead")
     return copy, read_model(storage, copy)

@@ -168,7 +168,7 @@ def _check_trainer(data: Mapping[str, Any], source: str) -> None:
     if isinstance(kind, str) and is_program(kind):
         command = find("program", kind).command
         raise ConfigError(
-            f"{source}: a file of kind {kind} is no trainer's; `ludus {command} {source}` runs it"
+            f"{source}: a file of kind {kind} is not for a trainer; `ludus {command} {source}` runs it"
         )
 
 
@@ -266,7 +266,9 @@ def read_data(path: str | Path) -> Any:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             with os.fdopen(descriptor, "rb") as file:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise ConfigError(f"{path} is no regular file; pipe the config in, and give -")
+                    raise ConfigError(
+                        f"{path} is not a regular file; pipe the config in, and give -"
+                    )
                 text = file.read(limit)
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; give the config file") from None

@@ -17,19 +17,19 @@ class EvaluationConfig(StrictConfig):
     """A score counts as better, for patience, only if it is better by more than this."""
 
     def problems(self) -> Iterator[str]:
-        """Yield each key that the others make meaningless."""
+        """Yield each key that has no effect because of the others."""
         if self.patience is None and self.min_delta:
             yield (
-                f"'min_delta' is {self.min_delta:g}, which means nothing where 'patience' is null;"
+                f"'min_delta' is {self.min_delta:g}, which has no effect where 'patience' is null;"
                 " set it to 0.0, or set 'patience'"
             )
 
     def unused(self, interval_key: str, interval: int) -> Iterator[str]:
-        """Yield each key that nothing reads where there are no evaluations: where their interval is 0."""
+        """Yield each key that is not read because the interval of evaluations is 0."""
         for key in ("patience", "target"):
             value = getattr(self, key, None)
             if value is not None and not interval:
                 yield (
-                    f"'evaluation.{key}' is {value:g}, but there are no evaluations, for"
+                    f"'evaluation.{key}' is {value:g}, but there are no evaluations:"
                     f" '{interval_key}' is 0; set it to null, or evaluate"
                 )

@@ -227,8 +227,8 @@ def check_category(category: str) -> None:
     known = categories()
     if category not in known:
         raise LudusError(
-            f"no category of kinds is named '{category}'.{nearest(category, known)} One of your own is"
-            f" declared with ludus.declare(__name__, categories={{'{category}': 'a_folder'}})"
+            f"no category of kinds is named '{category}'.{nearest(category, known)} Declare your own"
+            f" with ludus.declare(__name__, categories={{'{category}': 'a_folder'}})"
         )
 
 

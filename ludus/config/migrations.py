@@ -71,7 +71,7 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
         raise ConfigError(f"{source}: 'version' is missing; the current one is {VERSION}")
     if type(version) is not int or version < 1:
         raise ConfigError(
-            f"{source}: 'version' is {version!r}, which never was one; the current one is {VERSION}"
+            f"{source}: 'version' is {version!r}, which is not a version; the current one is {VERSION}"
         )
     if version > VERSION:
         raise ConfigError(

@@ -52,7 +52,7 @@ def read_path(data: Mapping[str, Any], key: str) -> str:
     if len(places) == 1:
         return places[0]
     if places:
-        raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
+        raise ConfigError(f"'{key}' is in several sections; name one of: {', '.join(places)}")
     hint = more or _spelt_alike(key, key, data, data)
     raise ConfigError(f"'{key}' is not a key of this config.{hint}")
 
@@ -88,7 +88,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     if len(path) == 1 and key not in data:
         places = _places(key_paths(data), key)
         if len(places) > 1:
-            raise ConfigError(f"'{key}' stands in several sections; say which: {', '.join(places)}")
+            raise ConfigError(f"'{key}' is in several sections; name one of: {', '.join(places)}")
         path = places[0].split(".") if places else path
     section: Any = data
     for depth, part in enumerate(path):

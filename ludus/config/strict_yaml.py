@@ -81,7 +81,7 @@ def _construct_mapping(loader: _Loader, node: MappingNode) -> dict[Any, Any]:
             raise ConfigError(f"line {line}: a key must be a word, not a list or a mapping")
         if key in seen:
             raise ConfigError(
-                f"line {line}: the key '{key}' stands twice (first on line {seen[key]}); keep one"
+                f"line {line}: the key '{key}' appears twice (first on line {seen[key]}); keep one"
             )
         seen[key] = line
     return {

@@ -68,7 +68,8 @@ def test_new_without_a_kind_lists_the_kinds_and_the_other_files(call: Ludus) -> 
     kinds, others = told.out.split("and these are complete configs too")
     rows = [line.split() for line in kinds.splitlines() if line.startswith("  ")]
     assert [row[0] for row in rows] == ludus.TrainerType.names()
-    assert "  supervised              Classify handwritten digits with a small network.\n" in kinds
+    about = "Supervised learning: classify handwritten digits with a small network."
+    assert f"  supervised              {about}\n" in kinds
     for name in ("dqn-acrobot", "stream-edge", "vanilla_ppo-pettingzoo"):
         assert f"\n  {name} " in others
 
@@ -605,7 +606,7 @@ FILES = {
     "kind: supervised": f"'version' is missing; the current one is {VERSION}",
     f"version: {VERSION}\nkind: supervised": "problems:\n  - 'name' is missing",
     f"version: {VERSION + 1}\nkind: supervised": f"version {VERSION + 1} is newer than this ludus reads",
-    "version: 1\nversion: 1": "line 2: the key 'version' stands twice (first on line 1)",
+    "version: 1\nversion: 1": "line 2: the key 'version' appears twice (first on line 1)",
     "a:\n\tb: 1": "indent with spaces, not tabs",
     "[" * 20_000: "nested more than 40 deep",
     "x" * 70_000: "a config is a page, not a data file",
@@ -783,7 +784,7 @@ def test_a_config_that_is_no_regular_file_is_refused_at_once(
     os.mkfifo(tmp_path / "pipe.yaml")
     for command in ("train", "plan", "explain", "migrate", "verify"):
         told = call(command, name).refusal()
-        assert told == f"{name} is no regular file; pipe the config in, and give -"
+        assert told == f"{name} is not a regular file; pipe the config in, and give -"
 
 
 # In a process of its own

@@ -192,7 +192,7 @@ def test_a_best_model_that_is_damaged_and_has_no_copy_is_refused_and_no_other_is
     damage(run / "models/best")
     told = call("eval", str(run)).refusal()
     assert f"the best model of {run} is damaged: {newest}/{file}" in told
-    assert "take the newest weights with --model last" in told
+    assert "use the newest weights: --model last" in told
 
 
 @pytest.mark.parametrize("command", ["eval", "play", "export"])
@@ -201,7 +201,7 @@ def test_every_command_that_takes_the_best_model_refuses_a_damaged_one(
 ) -> None:
     for folder in (pole / "models").glob("best*"):
         add_byte(folder / "weights.safetensors")
-    assert "take the newest weights with --model last" in call(command, str(pole)).refusal()
+    assert "use the newest weights: --model last" in call(command, str(pole)).refusal()
     assert call(command, str(pole), "--model", "last").code == 0
 
 
@@ -223,7 +223,7 @@ def test_a_copy_that_is_of_another_model_does_not_stand_in_for_the_best(
     shutil.rmtree(newest)
     shutil.rmtree(run / "models/best")
     shutil.copytree(older, run / "models/best")
-    assert "is no whole copy of it" in call("eval", str(run)).refusal()
+    assert "is not an intact copy of it" in call("eval", str(run)).refusal()
 
 
 def test_a_best_model_with_other_weights_in_its_place_is_read_from_its_copy(

@@ -426,14 +426,14 @@ def test_a_bare_name_means_a_section_rather_than_one_like_it_inside_another() ->
     assert override(data, "rate", 3) == "optimizer.rate"
     assert data == {"first": {"optimizer": {"rate": 1}}, "optimizer": {"rate": 3}}
     both = {"first": {"optimizer": {"rate": 1}}, "second": {"optimizer": {"rate": 2}}}
-    with pytest.raises(ConfigError, match="stands in several sections"):
+    with pytest.raises(ConfigError, match="is in several sections"):
         override(both, "rate", 3)
 
 
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("metric", "stands in several sections; say which: early_stopping.metric, best_model."),
+        ("metric", "is in several sections; name one of: early_stopping.metric, best_model."),
         ("learning_rat", "Did you mean 'optimizer.learning_rate'?"),
         ("settings.devise", "'settings.devise' is not a key of settings. Did you mean 'device'?"),
         ("a.b.c", "'a.b.c' is not a key of this config. Known: accumulate, batch_size"),
@@ -484,7 +484,7 @@ def test_a_config_is_read_by_the_names_it_is_changed_by(kind: str, key: str, pat
             "Here 'steps.evaluate_every_opt_steps' decides that, in optimisation steps, not in",
         ),
         ("dqn", "evaluate_every_opt_step", "Did you mean 'steps.evaluate_every_opt_steps'?"),
-        ("dqn", "total_steps", "stands in several sections; say which: "),
+        ("dqn", "total_steps", "is in several sections; name one of: "),
     ],
 )
 def test_a_key_that_a_config_lacks_is_told_when_it_is_read(kind: str, key: str, told: str) -> None:
@@ -650,7 +650,7 @@ LEARNING = [path for path in CONFIGS if path.stem != "rerun_tests"]
 @pytest.mark.parametrize("path", LEARNING, ids=[path.stem for path in LEARNING])
 def test_a_learning_rate_is_the_optimizers_in_every_file(path: Path) -> None:
     if path.stem == "fused_dqn":
-        with pytest.raises(ConfigError, match="stands in several sections; say which: host"):
+        with pytest.raises(ConfigError, match="is in several sections; name one of: host"):
             ludus.example(path.stem, learning_rate=1e-3)
         return
     by_keyword = ludus.example(path.stem, learning_rate=1e-3)
@@ -796,9 +796,9 @@ def test_an_older_file_that_is_not_complete_is_told_so(old_file: Path, call: Lud
     ("version", "told"),
     [
         (VERSION + 1, f"version {VERSION + 1} is newer than this ludus reads ({VERSION}); update"),
-        (0, f"'version' is 0, which never was one; the current one is {VERSION}"),
-        ("1", "'version' is '1', which never was one"),
-        (True, "'version' is True, which never was one"),
+        (0, f"'version' is 0, which is not a version; the current one is {VERSION}"),
+        ("1", "'version' is '1', which is not a version"),
+        (True, "'version' is True, which is not a version"),
         (None, f"'version' is missing; the current one is {VERSION}"),
     ],
 )

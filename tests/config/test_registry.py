@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ import ludus
 from ludus.config import families, registry, strict_yaml
 from ludus.config.base import StrictConfig, from_data
 from ludus.config.migrations import VERSION
-from ludus.core import counters
 from ludus.core.errors import ConfigError, LudusError
 from tests.command_line import Ludus, in_process, small_config
 from tests.faults.warm import WarmProcess
@@ -74,24 +71,7 @@ class Adding(Trainer):
 '''
 
 
-@pytest.fixture(autouse=True)
-def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever a test registers is forgotten after it, but not what a module registers once."""
-    for category in families.categories():
-        for kind in families.listed(category):
-            registry.find(category, kind)
-    kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
-    monkeypatch.setattr(registry, "_REGISTERED", defaultdict(dict, kinds))
-    monkeypatch.setattr(families, "_ROOMS", dict(families._ROOMS))
-    monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
-    monkeypatch.setattr(registry, "_EXAMPLES", dict(registry._EXAMPLES))
-    monkeypatch.setattr(registry, "_loaded_entry_points", False)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    before = set(sys.modules)
-    yield
-    for module in set(sys.modules) - before:
-        if "plugin" in module:
-            del sys.modules[module]
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import types
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,7 @@ from tests.command_line import Ludus, in_process
 Make = Callable[..., str]
 
 
-@pytest.fixture(autouse=True)
-def forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a test declares is forgotten after it."""
-    families.families()
-    monkeypatch.setattr(families, "_ROOMS", dict(families._ROOMS))
-    monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
-    monkeypatch.setattr(registry, "_SECTIONS", dict(registry._SECTIONS))
-    kinds = {category: dict(known) for category, known in registry._REGISTERED.items()}
-    monkeypatch.setattr(registry, "_REGISTERED", defaultdict(dict, kinds))
+pytestmark = pytest.mark.usefixtures("own_registry")
 
 
 @pytest.fixture

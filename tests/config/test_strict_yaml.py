@@ -90,7 +90,7 @@ def test_a_number_too_long_for_python_is_refused() -> None:
 def test_a_duplicate_key_is_refused_naming_both_lines() -> None:
     message = refusal("a: 1\nb:\n  c: 1\n  d: 2\n  c: 3")
     assert "line 5" in message
-    assert "'c' stands twice (first on line 3)" in message
+    assert "'c' appears twice (first on line 3)" in message
 
 
 def test_the_same_key_may_stand_in_two_sections() -> None:

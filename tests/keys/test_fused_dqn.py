@@ -335,7 +335,7 @@ def test_a_run_ends_when_no_role_has_got_better_for_so_long(kind: str) -> None:
         ran = Ran(small_dqn(**still, **changed))
         assert ran.result.counters["round"] == patience + 1
     assert Ran(small_dqn(**{**still, "max_rounds": 5})).result.counters["round"] == 5
-    with pytest.raises(ConfigError, match="means nothing where 'patience' is null"):
+    with pytest.raises(ConfigError, match="has no effect where 'patience' is null"):
         small_dqn(**{"evaluation.min_delta": 0.5})
 
 

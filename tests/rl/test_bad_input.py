@@ -142,17 +142,17 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
         "'evaluation': 'timeout_seconds' is null, but 'asynchronous' is true; set it",
     ),
     "a delta without patience": (
-        "dqn", {"evaluation.min_delta": 1.0}, "'min_delta' is 1, which means nothing where 'patience'",
+        "dqn", {"evaluation.min_delta": 1.0}, "'min_delta' is 1, which has no effect where 'patience'",
     ),
     "a goal that nothing is measured by": (
         "dqn",
         {"evaluation.target": 9.0, "steps.evaluate_every_opt_steps": 0},
-        "'evaluation.target' is 9, but there are no evaluations, for 'steps.evaluate_every_opt_steps' is 0",
+        "'evaluation.target' is 9, but there are no evaluations: 'steps.evaluate_every_opt_steps' is 0",
     ),
     "patience with no evaluation": (
         "ppo",
         {"evaluation.patience": 3, "epochs.evaluate_every_epochs": 0},
-        "'evaluation.patience' is 3, but there are no evaluations, for 'epochs.evaluate_every_epochs' is 0",
+        "'evaluation.patience' is 3, but there are no evaluations: 'epochs.evaluate_every_epochs' is 0",
     ),
     "nothing is normalised": (
         "ppo",

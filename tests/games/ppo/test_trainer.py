@@ -68,7 +68,7 @@ def test_the_trainer_is_public_and_takes_a_config() -> None:
         ),
         ({"log_every_rounds": 7}, "'log_every_rounds' is 7, but 'max_rounds' is 6"),
         ({"keep_every_rounds": 7}, "'keep_every_rounds' is 7, but 'max_rounds' is 6"),
-        ({"evaluation.min_delta": 1.0}, "means nothing where 'patience' is null"),
+        ({"evaluation.min_delta": 1.0}, "has no effect where 'patience' is null"),
         ({"evaluate_every_rounds": 0, "evaluation.target": 9.0}, "there are no evaluations"),
         (
             {"evaluation.opponent": {"kind": "random"}},
