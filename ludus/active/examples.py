@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate
 
 from ludus.core.errors import ConfigError, LudusError
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
 from ludus.core.repeated import Repeated
 from ludus.data.batches.file_data import FileDataset
 from ludus.data.batches.seeded_loader import SeededDataset, is_same, spread

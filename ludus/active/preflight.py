@@ -13,9 +13,8 @@ from ludus.active.scoring import Need, Scorer
 from ludus.active.selection.scores import BY_FEATURES
 from ludus.active.strategy import Strategy, expected_weight
 from ludus.core.errors import ConfigError, LudusError
-from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.model import Inputs, Model
-from ludus.nn.preserved_buffers import preserved_buffers
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import forked
 
 _NUM_DRAWN = 64
@@ -57,7 +56,7 @@ def check_batch_of_one(config: ActiveConfig, model: Model, batch: tuple[Inputs, 
     module = model.module
     try:
         # With gradients, as a custom Model may compute some within its step.
-        with forked(0), preserved_buffers(module), plain_state_set_aside(module):
+        with forked(0), restored(module):
             model.train()
             model.training_step(batch, 0)
     except torch.OutOfMemoryError:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.learning.weights import untouched
 from ludus.arena.libraries import TensorDict
 from ludus.arena.objectives.objective import KEYS
 from ludus.arena.playing.columns import SEPARATOR
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of, sampled
 from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive
 
 _MAKE_IT = "call loss_module.make_value_estimator(ValueEstimators.GAE, gamma=..., lmbda=...)"
@@ -28,7 +28,7 @@ def tried(
     """Return the episodes of one iteration, not used for learning; empty statistics are initialised by
     them."""
     choose = sampled(derive(seed, "arena/tried"), device)
-    with untouched(agents):
+    with restored(agents):
         rollouts = roll_out(agents, environment, environment.begin(0), choose)
     if fresh := agents.fresh:
         agents.observe(environment.filled(rows_of(rollouts)), fresh)

@@ -31,10 +31,9 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
 from ludus.data.replay.pending import Form, MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.learner import Learner
-from ludus.nn.module_state import ModuleState
 from ludus.nn.schedules import Schedule
+from ludus.nn.swapped_weights import SIDE_EFFECTS, restored, swapped_weights
 from ludus.seeds import derive, forked, generator
 from ludus.session.begun import begin, has_begun, in_whole
 from ludus.session.reports import Reports
@@ -129,7 +128,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
         stored = to_columns(rollouts)
         self.watched = Watched(config.analysers)
         found = self.watched(rollouts, self.environment)
-        with forked(), ModuleState(learned, without=()).kept(), plain_state_set_aside(learned):
+        with forked(), restored(learned, what=("weights", *SIDE_EFFECTS)):
             rows = self._estimated(rollouts)
             filled = self._filled(rows)
             with torch.enable_grad(), checked_terms(learned.objective, filled):
@@ -330,6 +329,6 @@ class TensorDictRlTrainer(TensorDictTrainer):
     @contextlib.contextmanager
     def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:
         """Load these weights inside the block; agents and generators are restored after it."""
-        with AgentWeights(self.agents).swapped_weights(weights):
+        with swapped_weights(AgentWeights(self.agents), weights):
             with forked(derive(self.config.seed, "arena/played")):
                 yield

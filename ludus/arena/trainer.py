@@ -22,12 +22,13 @@ from ludus.arena.build import build_scenario_instance
 from ludus.arena.config import ExperimentParameters, ExperimentSettings
 from ludus.arena.initialisation.loading import Loading
 from ludus.arena.initialisation.pretraining import Pretraining
-from ludus.arena.learning.weights import AgentWeights, untouched
+from ludus.arena.learning.weights import AgentWeights
 from ludus.arena.scenario import NoDatasets, ScenarioInstance
 from ludus.core import Repeat, Run, Stage, Stateful, trainer as core
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.intervals import Work
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive, forked
 from ludus.session.device import resolve_device
 from ludus.session.reports import keep
@@ -219,7 +220,7 @@ class TensorDictTrainer(Trainer):
     @contextlib.contextmanager
     def _as_tested(self) -> Iterator[None]:
         """Put the agents in test mode inside the block, and restore their state after it."""
-        with untouched(self.agents), ExitStack() as stack:
+        with restored(self.agents), ExitStack() as stack:
             self._build_test_context(stack)
             yield
 
@@ -249,7 +250,7 @@ class TensorDictTrainer(Trainer):
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Return a copy, on the CPU, of the weights of all agents."""
-        return AgentWeights(self.agents).copied()
+        return AgentWeights(self.agents).weights()
 
     def plan(self) -> Repeat:
         """Return the training loop, the test loop and saving, or `train` whole where it is overridden."""

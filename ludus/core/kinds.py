@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import contextvars
 import functools
+import gc
 import os
 import sys
 import types
@@ -16,8 +17,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ludus.core import memory, positions
+from ludus.core import memory
 from ludus.core.authors import is_of_user, is_third_party
+from ludus.core.memory import Opened
 
 # Their objects display or log, or serve threads and processes: their state does not affect the run.
 _NOT_OPENED = {"tqdm", "rich", "wandb", "tensorboard", "matplotlib", "pydantic", "pydantic_core"}
@@ -25,13 +27,13 @@ _NOT_OPENED = {"tqdm", "rich", "wandb", "tensorboard", "matplotlib", "pydantic",
 _HOLDERS = {"types", "collections", "weakref", "queue", "argparse", "dataclasses"}
 _IMMUTABLE = {"datetime", "decimal", "fractions", "uuid", "pathlib", "zoneinfo"}
 _FUNCTIONS = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
+_HAS_COST = sys.version_info < (3, 13)
+_PLUMBING = {"__dict__", "__weakref__"}
 CODE = (*_FUNCTIONS, type, types.ModuleType)
 _WATCHED_THEMSELVES = {("ludus.core.trainer", "Trainer"), ("ludus.core.run", "Run")}
 _TORCH_OPENED = ("torch.utils.data.", "torch.distributions.")
 
 _NAMES = (tuple, list, set, frozenset)
-
-Opened = tuple[bytes, list[Any]]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -75,13 +77,36 @@ def attributes(value: object) -> Iterator[tuple[str, Any]]:
             continue
 
 
+def attribute_values(thing: object) -> list[Any]:
+    """Return the values of an object's attributes; for most classes also those named in `derived`.
+
+    Up to CPython 3.12 the attributes of an instance are stored in an array. Reading its `__dict__` moves
+    them into a dict for good, and each later access is slower: 4 to 6% of an RL run where every part was
+    read once.
+    """
+    kind: Any = type(thing)
+    if _HAS_COST and not _needs_names(kind):
+        found = [one for one in gc.get_referents(thing) if one is not kind]
+        # An object with a dict refers to nothing else, and reading that dict moves nothing.
+        if len(found) != 1:
+            return found
+    return [value for _, value in attributes(thing)]
+
+
+@functools.lru_cache(maxsize=4096)
+def _needs_names(kind: type) -> bool:
+    """Return whether some attributes of a class must be distinguished by name."""
+    ignored, slots = layout(kind)
+    return bool(slots) or not ignored <= derived_of(kind) | _PLUMBING
+
+
 @functools.lru_cache(maxsize=4096)
 def layout(kind: type) -> tuple[frozenset[str], tuple[tuple[str, Any], ...]]:
     """Return the attribute names to ignore for a class, and the slots to read."""
     ignored = derived_of(kind) | (_not_of_module() if _is_network(kind) else frozenset())
     found = [pair for one in kind.__mro__ for pair in vars(one).items()]
     ignored |= {name for name, item in found if isinstance(item, functools.cached_property)}
-    ignored |= {"__dict__", "__weakref__"}
+    ignored |= _PLUMBING
     if _is_loader(kind) and not hasattr(kind, "state_dict"):
         # The read-ahead of its workers, and a cached length.
         ignored |= {"_iterator", "_IterableDataset_len_called"}
@@ -107,12 +132,6 @@ def derived_of(kind: type) -> frozenset[str]:
     named = [vars(one).get("derived", ()) for one in kind.__mro__]
     named = [(names,) if isinstance(names, str) else names for names in named]
     return frozenset(n for names in named if isinstance(names, _NAMES) for n in names)
-
-
-def derived_names(owner: object) -> frozenset[str]:
-    """Return the attributes that the owner's class declares as recomputable, in `derived`."""
-    kind: Any = type(owner)
-    return derived_of(kind)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -219,11 +238,11 @@ def opened(value: object) -> Opened | None:
     if top in _IMMUTABLE:
         return repr(value).encode(), []
     if is_iterator and top in ("builtins", "itertools"):
-        return b"", [positions.position(value)]
+        return b"", [memory.position(value)]
     if top == "torch" and not is_instance(value) and hasattr(type(value), "state_dict"):
         return b"", [getattr(value, "state_dict")()]  # noqa: B009
     if top in ("_io", "io"):
-        return positions.of_file(value)
+        return memory.of_file(value)
     return None
 
 
@@ -237,28 +256,6 @@ def name_of(value: object) -> str:
     return str(getattr(value, "__qualname__", type(value).__name__))
 
 
-def _of_function(value: types.FunctionType) -> Opened:
-    return value.__qualname__.encode(), [item for _, item in references(value)]
-
-
-def _of_method(value: types.MethodType) -> Opened:
-    return b"", [value.__self__, value.__func__]
-
-
-def _of_builtin(value: types.BuiltinMethodType) -> Opened:
-    owner = value.__self__
-    return value.__name__.encode(), [] if isinstance(owner, types.ModuleType) else [owner]
-
-
-def _of_partial(value: functools.partial[Any]) -> Opened:
-    return b"", [value.func, value.args, value.keywords, vars(value)]
-
-
-def _of_class(value: type) -> Opened:
-    inside = [item for _, item in class_attributes(value)]
-    return value.__qualname__.encode(), [function_of(item) for item in inside]
-
-
 def function_of(value: object) -> Any:
     """Return the function inside a method wrapper such as staticmethod or property."""
     if isinstance(value, property):
@@ -268,18 +265,23 @@ def function_of(value: object) -> Any:
     return value
 
 
-def _of_module(value: types.ModuleType) -> Opened:
-    return value.__name__.encode(), []
+def _of_builtin(value: types.BuiltinMethodType) -> Opened:
+    owner = value.__self__
+    return value.__name__.encode(), [] if isinstance(owner, types.ModuleType) else [owner]
+
+
+def _encoded(value: type | types.FunctionType) -> bytes:
+    return value.__qualname__.encode()
 
 
 _OPENERS: tuple[tuple[Any, Callable[[Any], Opened]], ...] = (
-    (types.FunctionType, _of_function),
-    (types.MethodType, _of_method),
+    (types.FunctionType, lambda one: (_encoded(one), [item for _, item in references(one)])),
+    (types.MethodType, lambda one: (b"", [one.__self__, one.__func__])),
     (types.BuiltinMethodType, _of_builtin),
-    (functools.partial, _of_partial),
-    (type, _of_class),
-    (types.ModuleType, _of_module),
-    (types.GeneratorType, positions.of_generator),
+    (functools.partial, lambda one: (b"", [one.func, one.args, one.keywords, vars(one)])),
+    (type, lambda one: (_encoded(one), [function_of(item) for _, item in class_attributes(one)])),
+    (types.ModuleType, lambda one: (one.__name__.encode(), [])),
+    (types.GeneratorType, memory.of_generator),
     (types.MappingProxyType, lambda value: (b"", [dict(value)])),
     (bytearray | memoryview | array.array, lambda value: (b"", [bytes(value)])),
     (weakref.ref, lambda value: (b"", [value()])),

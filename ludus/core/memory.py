@@ -1,15 +1,24 @@
-"""Memory and state of tensors, arrays and random generators, recognised by their class names alone."""
+"""State of what holds no other objects: tensors, arrays, random generators, iterators, open files.
+
+Those of torch and NumPy are recognised by their class names alone; nothing is drawn or advanced.
+"""
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import random
 import sys
+import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 _NUM_PLACES = 4096
+
+Opened = tuple[bytes, list[Any]]
+"""What a value is compared by, and the objects in it."""
 
 
 def memory_of(value: object) -> int | None:
@@ -108,3 +117,36 @@ def global_generators() -> list[object]:
     numpy_random, torch = sys.modules.get("numpy.random.mtrand"), sys.modules.get("torch")
     found += [getattr(numpy_random, "_rand", None), getattr(torch, "default_generator", None)]
     return found
+
+
+def position(value: object) -> Any:
+    """Return the position of an iterator, without advancing it."""
+    if isinstance(value, itertools.count | itertools.repeat):
+        return repr(value)
+    with warnings.catch_warnings():
+        # Python 3.12 and 3.13 warn that `__reduce__` of itertools will be removed.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return list(value.__reduce__()[1:])
+        except TypeError:
+            hint = getattr(type(value), "__length_hint__", None)
+            return None if hint is None else hint(value)
+
+
+def of_file(given: object) -> Opened | None:
+    """Return the position of a file open for reading; None for one being written, which affects nothing."""
+    value: Any = given
+    if hasattr(value, "getvalue"):
+        return b"at %d" % value.tell(), [value.getvalue()]
+    if value.closed or value.writable() or not value.seekable():
+        return None
+    raw = getattr(value, "buffer", value)
+    return b"at %d" % raw.tell(), []
+
+
+def of_generator(value: types.GeneratorType[Any, Any, Any]) -> Opened:
+    """Return the position of a generator (one that yields) and its local variables."""
+    frame = value.gi_frame
+    if frame is None:
+        return b"ended", []
+    return b"at %d" % frame.f_lasti, [dict(frame.f_locals), value.gi_yieldfrom]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
 
 
 class Repeated:

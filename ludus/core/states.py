@@ -128,9 +128,7 @@ def check_keys(state: object, *names: str, optional: Sequence[str] = ()) -> None
 def whole(state: Holds, key: Key, *, at_least: int = 0, at_most: int | None = None) -> int:
     """Return an integer within these bounds; the default upper bound is that of 64 bits."""
     at_most = 2**63 - 1 if at_most is None else at_most
-    value = _at(state, key)
-    if type(value) is not int:
-        raise StateError(str(key), f"is {_shown(value)}, not a whole number")
+    value: int = _typed(state, key, "a whole number", int)
     if not at_least <= value <= at_most:
         bounds = f"{at_least} or more" if value < at_least else f"from {at_least} to {at_most}"
         raise StateError(str(key), f"is {_shown(value)}; it must be {bounds}")
@@ -139,10 +137,7 @@ def whole(state: Holds, key: Key, *, at_least: int = 0, at_most: int | None = No
 
 def real(state: Holds, key: Key) -> float:
     """Return a number, which may be infinite or NaN."""
-    value = _at(state, key)
-    if type(value) not in (int, float):
-        raise StateError(str(key), f"is {_shown(value)}, not a number")
-    return value  # type: ignore[no-any-return]
+    return _typed(state, key, "a number", int, float)  # type: ignore[no-any-return]
 
 
 def number(state: Holds, key: Key, *, at_least: float = -math.inf) -> float:
@@ -156,18 +151,12 @@ def number(state: Holds, key: Key, *, at_least: float = -math.inf) -> float:
 
 def flag(state: Holds, key: Key) -> bool:
     """Return a bool."""
-    value = _at(state, key)
-    if type(value) is not bool:
-        raise StateError(str(key), f"is {_shown(value)}, not true or false")
-    return value
+    return _typed(state, key, "true or false", bool)  # type: ignore[no-any-return]
 
 
 def text(state: Holds, key: Key) -> str:
     """Return a string."""
-    value = _at(state, key)
-    if type(value) is not str:
-        raise StateError(str(key), f"is {_shown(value)}, not a text")
-    return value
+    return _typed(state, key, "a text", str)  # type: ignore[no-any-return]
 
 
 def texts(state: Holds, key: Key) -> list[str]:
@@ -244,6 +233,13 @@ def between(key: Any, values: Any, *, low: float, high: float = math.inf) -> Any
 
 def _at(state: Holds, key: Key) -> Any:
     return state[key]  # type: ignore[index]
+
+
+def _typed(state: Holds, key: Key, words: str, *kinds: type) -> Any:
+    value = _at(state, key)
+    if type(value) not in kinds:
+        raise StateError(str(key), f"is {_shown(value)}, not {words}")
+    return value
 
 
 def _shown(value: object) -> str:

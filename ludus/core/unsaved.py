@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ludus.core import kinds, memory
 from ludus.core.authors import is_of_user
-from ludus.core.looking import Look
+from ludus.core.object_walker import ObjectWalker
 from ludus.core.run import Stateful
 
 if TYPE_CHECKING:
     from ludus.core.trainer import Trainer
 
 Digests = dict[str, bytes]
-
-
-def served(trainer: Trainer, parts: Iterable[object]) -> list[object]:
-    """Return what is saved or managed elsewhere: parts, companions, config, callbacks, run services."""
-    given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
-    companion = companions(trainer, parts).values()
-    return [*parts, *companion, *given, trainer.run, *trainer.run.services()]
 
 
 def companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, object]:
@@ -106,20 +99,24 @@ class UnsavedStates:
         assert trainer is not None
         parts = [*trainer.all_parts().values()]
         owners = {"the trainer": trainer, **_unsaved_companions(trainer, parts)}
-        saved = [*parts, *_derived(trainer)]
+        kind: Any = type(trainer)
+        derived = [vars(trainer).get(name) for name in kinds.derived_of(kind)]
         kept = {id(one) for one in parts}
-        known = [one for one in served(trainer, parts) if id(one) not in kept]
-        look = Look([*known, *memory.global_generators(), *owners.values()])
-        look.leave_out(saved)
-        watched = {title: _read(_entries, owner) for title, owner in owners.items()}
+        # Managed elsewhere.
+        given = (trainer.config, trainer.given_logger, trainer.storage, trainer.callbacks)
+        served = [*companions(trainer, parts).values(), *given, *trainer.run.services()]
+        known = [one for one in served if id(one) not in kept]
+        look = ObjectWalker([*known, *memory.global_generators(), *owners.values()])
+        look.leave_out([*parts, *derived])
+        watched = {title: _read(_entries(owner), owner) for title, owner in owners.items()}
         for kind in look.classes:
             if not hasattr(kind, "__getitem__") and not _saves_itself(kind):
-                watched[f"the class {kind.__name__}"] = _read(_class_entries, kind)
+                watched[f"the class {kind.__name__}"] = _read(_class_entries(kind), kind)
         for (kind_name, name), values in look.own.items():
             watched.setdefault(f"the object {kind_name}", {})[name] = values
         return {title: self._digests(title, entries, look) for title, entries in watched.items()}
 
-    def _digests(self, title: str, entries: Mapping[str, Any], look: Look) -> Digests:
+    def _digests(self, title: str, entries: Mapping[str, Any], look: ObjectWalker) -> Digests:
         found: Digests = {}
         for name, value in sorted(entries.items()):
             look.was_cut = False
@@ -142,12 +139,11 @@ def _instant(trainer: Trainer) -> tuple[object, ...]:
     return run.boundaries, run.is_pending, run.is_pausing, run.is_finished
 
 
-def _read(entries: Callable[[Any], Iterator[tuple[str, Any]]], owner: object) -> dict[str, Any]:
-    """Return the readable entries of an owner: an error in an unknown class must not end a run."""
-    found = {}
+def _read(entries: Iterator[tuple[str, Any]], owner: object) -> dict[str, Any]:
+    """Return the readable entries of an owner, each once: an error in an unknown class must not end a run."""
+    found: dict[str, Any] = {}
     try:
-        for name, value in entries(owner):
-            found[name] = value
+        found.update(entries)
     except Exception:
         found["itself"] = type(owner).__qualname__
     return found
@@ -168,12 +164,6 @@ def _unsaved_companions(trainer: Trainer, parts: Iterable[object]) -> dict[str, 
     return found
 
 
-def _derived(trainer: Trainer) -> list[object]:
-    """Return the values of the trainer's recomputable attributes."""
-    own = vars(trainer)
-    return [own[name] for name in kinds.derived_names(trainer) if name in own]
-
-
 class UnsavedState:
     """Watches one owner; `changed` names the attributes that differ from their first values.
 
@@ -191,10 +181,10 @@ class UnsavedState:
         return list(self._found)
 
     def _look(self) -> Digests:
-        look = Look([self._owner])
+        look = ObjectWalker([self._owner])
         look.leave_out(self._known)
-        entries = sorted(_entries(self._owner), key=lambda entry: entry[0])
-        return {name: look.digest(value) for name, value in entries}
+        entries = dict(_entries(self._owner))
+        return {name: look.digest(entries[name]) for name in sorted(entries)}
 
 
 def _note(first: Digests, now: Digests, found: dict[str, None]) -> None:
@@ -206,19 +196,17 @@ def _note(first: Digests, now: Digests, found: dict[str, None]) -> None:
 
 
 def _entries(owner: object) -> Iterator[tuple[str, Any]]:
-    """Yield the state of an object or a function by name, each entry once."""
+    """Yield the state of an object or a function by name."""
     owner = _owner(owner)
-    found: dict[str, Any] = {}
     if isinstance(owner, types.FunctionType):
-        found |= kinds.references(owner)
+        yield from kinds.references(owner)
     elif isinstance(owner, kinds.CODE) or not (
         memory.has_dict(type(owner)) or kinds.is_instance(owner)
     ):
-        found["itself"] = owner
+        yield "itself", owner
     else:
-        found |= kinds.attributes(owner)
-        found |= _class_entries(type(owner))
-    yield from found.items()
+        yield from kinds.attributes(owner)
+        yield from _class_entries(type(owner))
 
 
 def _class_entries(kind: type) -> Iterator[tuple[str, Any]]:

@@ -16,8 +16,8 @@ from ludus.core.errors import LudusError
 from ludus.nn.engines.compiled import NOT_FOLLOWED
 from ludus.nn.engines.gate import is_plain_kind
 from ludus.nn.engines.tape import is_taping
-from ludus.nn.engines.unsaved import is_foreign, plain_state_set_aside
-from ludus.nn.preserved_buffers import preserved_buffers
+from ludus.nn.engines.unsaved import is_foreign
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import forked
 
 # A buffer larger than this is copied at every step only if the first batch changed it.
@@ -159,8 +159,7 @@ class CallWith:
         with (
             _disable_current_modes(),
             forked(),
-            preserved_buffers(self._module),
-            plain_state_set_aside(self._module),
+            restored(self._module),
             torch.enable_grad(),
         ):
             said = functional_call(self._module, given, asked, tie_weights=False)

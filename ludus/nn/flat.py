@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -243,16 +242,6 @@ class FlatParameters:
     def norm(self) -> float:
         """Return the L2 norm of all weights."""
         return math.hypot(*[float(vector.norm()) for vector in self.vectors])
-
-    @contextlib.contextmanager
-    def swapped(self, vectors: Vectors) -> Iterator[None]:
-        """Swap other weights in for the block."""
-        own = [vector.clone() for vector in self.vectors]
-        copy_all(self.vectors, vectors)
-        try:
-            yield
-        finally:
-            copy_all(self.vectors, own)
 
 
 def copy_all(vectors: Vectors, others: Vectors) -> None:

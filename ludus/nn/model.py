@@ -18,7 +18,7 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.base_weights import base_names, base_state, further_names, without_base
 from ludus.nn.calling import Signature, correct_in, loss_in, outputs_in, split_batch, unwrapped
 from ludus.nn.module_state import extra_modules, extra_to_tensor, tensor_to_extra
-from ludus.nn.preserved_buffers import preserved_buffers
+from ludus.nn.swapped_weights import restored
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 from ludus.store.places import open_storage, parted
@@ -112,14 +112,9 @@ class Model:
 
         Buffers that change even in eval mode are restored, so that an evaluation does not affect training.
         """
-        modes = [(module, module.training) for module in self.module.modules()]
-        self.eval()
-        try:
-            with preserved_buffers(self.module):
-                yield
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        with restored(self.module, what=("buffers", "modes")):
+            self.eval()
+            yield
 
     def zero_grad(self) -> None:
         self.module.zero_grad(set_to_none=False)

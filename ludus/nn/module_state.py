@@ -7,10 +7,9 @@ bytes so that everything saved is a tensor.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from ludus.core import states
+from ludus.nn.engines.unsaved import has_extra_state
 from ludus.nn.flat import FlatParameters, Vectors
+from ludus.nn.swapped_weights import restored
 from ludus.process.messages import pack, unpack
 
 EXTRA = "_extra_state"
@@ -54,8 +55,10 @@ class ModuleState:
         own = self.tensors()
         for name in sorted({*saved, *own}):
             if name in self._extra and name in saved:
-                with states.within(name):
-                    _try_extra(self._extra[name], saved[name])
+                part = self._extra[name]
+                # Only the module can tell whether it fits.
+                with states.within(name), restored(part, what=["extra_state"]):
+                    part.set_extra_state(tensor_to_extra(saved[name]))
             elif _kind(saved.get(name)) != _kind(own.get(name)):
                 found, wanted = _kind(saved.get(name)), _kind(own.get(name))
                 problem = f"is {found}, in the model {wanted}" if found else "is missing"
@@ -71,16 +74,6 @@ class ModuleState:
                     self._extra[name].set_extra_state(tensor_to_extra(saved[name]))
                 else:
                     tensor.copy_(saved[name])
-
-    @contextlib.contextmanager
-    def kept(self) -> Iterator[None]:
-        """Restore buffers and extra state after the block."""
-        before = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        try:
-            yield
-        finally:
-            if before:
-                self.load(before)
 
     def follow(self, other: ModuleState) -> None:
         """Copy the buffers and the extra state of a module of the same kind."""
@@ -127,7 +120,7 @@ def extra_modules(module: nn.Module) -> dict[str, nn.Module]:
     return {
         f"{name}.{EXTRA}" if name else EXTRA: part
         for name, part in module.named_modules()
-        if type(part).get_extra_state is not nn.Module.get_extra_state
+        if has_extra_state(type(part))
     }
 
 
@@ -144,15 +137,6 @@ def tensor_to_extra(tensor: Tensor) -> Any:
     whole = tensor.detach().cpu().numpy().tobytes()
     end = 8 + int.from_bytes(whole[:8], "little")
     return unpack(json.loads(whole[8:end]), whole[end:])["state"]
-
-
-def _try_extra(module: nn.Module, saved: Tensor) -> None:
-    """Load saved extra state into a module and restore its own: only the module can tell whether it fits."""
-    own = copy.deepcopy(module.get_extra_state())
-    try:
-        module.set_extra_state(tensor_to_extra(saved))
-    finally:
-        module.set_extra_state(own)
 
 
 def _kind(tensor: Tensor | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from ludus.nn.distributions import Masks
 from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
+from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Metered
 from ludus.rl.acting import ExportedPolicy, ValueActing
@@ -248,13 +249,9 @@ class Agent(Metered):
         for learner, named in found:
             learner.load_weights(named)
 
-    @contextlib.contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """Undo, after the block, whatever forward passes inside it changed in the networks."""
-        with contextlib.ExitStack() as stack:
-            for learner in self._learners().values():
-                stack.enter_context(learner.module_state.kept())
-            yield
+        return restored(*self.modules(), what=("buffers", "extra_state"))
 
     def state_dict(self) -> dict[str, Any]:
         """Return all networks, generators, and metrics not yet logged."""

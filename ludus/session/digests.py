@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from types import FunctionType, MethodType, ModuleType
@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.core import memory
-from ludus.core.attribute_values import attribute_values
+from ludus.core import kinds, memory
+from ludus.core.object_walker import walk_objects
 from ludus.core.run import Run
 from ludus.session.record import Record
 from ludus.store.overlap import WEIGHTS, last_line
@@ -34,6 +34,7 @@ _LARGE = 1 << 20
 _ROWS = 64
 _ROW_BYTES = 8 * _ROWS
 _MAX_DEPTH, _MAX_SEEN, _MAX_ITEMS = 4, 10_000, 50
+Path = tuple[Any, ...]
 _CLOSED = (Tensor, type, ModuleType, FunctionType, MethodType, str, bytes)
 
 
@@ -69,45 +70,42 @@ def weights_in(parts: Mapping[str, object]) -> dict[str, Weights]:
     """Return the trained weights by their path: those of learners, else those of networks."""
     learners: dict[str, Weights] = {}
     networks: dict[str, Weights] = {}
-    queue: deque[tuple[str, tuple[object, ...]]] = deque()
-    queue.extend((name, (part,)) for name, part in parts.items())
     seen: set[int] = set()
-    while queue and len(seen) < _MAX_SEEN:
-        part_name, path = queue.popleft()
+
+    def visit(path: Path, num_left: int) -> list[Path] | None:
         thing = path[-1]
         if id(thing) in seen or isinstance(thing, _CLOSED):
-            continue
+            return None
         seen.add(id(thing))
         if _learned(thing) is not None:
-            _note(learners, part_name, path)
+            _note(learners, path)
         elif isinstance(thing, nn.Module):
             if any(weight.requires_grad for weight in thing.parameters()):
-                _note(networks, part_name, path)
-        elif len(path) <= _MAX_DEPTH:
-            queue.extend((part_name, (*path, one)) for one in _inside(thing))
+                _note(networks, path)
+        elif len(path) <= _MAX_DEPTH + 1:
+            return [(*path, one) for one in _inside(thing)]
+        return []
+
+    walk_objects(parts.items(), visit, max_visits=_MAX_SEEN)
     return learners or networks
 
 
-def _note(found: dict[str, Weights], part_name: str, path: Sequence[object]) -> None:
+def _note(found: dict[str, Weights], path: Path) -> None:
+    name, part, *_ = path
     # Names are read only on the path to weights: reading an object's dict makes it slower.
-    try:
-        keys = [_key(owner, one) for owner, one in pairwise(path)]
-    except LookupError:
-        return
-    found[".".join(map(str, [part_name, *keys]))] = Weights(path[0], tuple(keys))
-
-
-def _key(owner: object, one: object) -> Any:
-    for key, value in _items(owner):
-        if value is one:
-            return key
-    raise LookupError
+    keys = [
+        [key for key, value in _items(owner) if value is one][:1]
+        for owner, one in pairwise(path[1:])
+    ]
+    if all(keys):
+        names = [key for (key,) in keys]
+        found[".".join(map(str, [name, *names]))] = Weights(part, tuple(names))
 
 
 def _inside(thing: object) -> Iterable[object]:
     if isinstance(thing, dict | list | tuple):
         return [value for _, value in _items(thing)]
-    return attribute_values(thing) if memory.has_dict(type(thing)) else ()
+    return kinds.attribute_values(thing) if memory.has_dict(type(thing)) else ()
 
 
 def _learned(thing: object) -> list[Tensor] | None:

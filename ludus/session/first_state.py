@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ludus.session.digests import Reading
 
@@ -31,12 +31,5 @@ def digest(state: object) -> object:
         return None
 
 
-def _tensors(state: object) -> Iterator[Tensor]:
-    if isinstance(state, Tensor):
-        yield state
-    elif isinstance(state, dict):
-        for value in state.values():
-            yield from _tensors(value)
-    elif isinstance(state, list | tuple):
-        for value in state:
-            yield from _tensors(value)
+def _tensors(state: object) -> list[Tensor]:
+    return [one for one in tree_leaves(state) if isinstance(one, Tensor)]

@@ -207,10 +207,9 @@ def _weights(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _are_other_weights(was: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Return whether the same weights have different digests at the same boundary."""
+    """Return whether the same weights have different digests, in two lines of the same boundary."""
     then, found = _weights(was), _weights(now)
-    is_there = was.get("boundary") == now.get("boundary")
-    return is_there and any(then[name] != found[name] for name in found if name in then)
+    return any(then[name] != found[name] for name in found if name in then)
 
 
 def _merged(

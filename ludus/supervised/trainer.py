@@ -26,6 +26,7 @@ from ludus.judge.milestones import Milestones
 from ludus.nn.base_weights import base_digest
 from ludus.nn.model import Model
 from ludus.nn.schedule import OfStep, Schedule
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.nn.torch_optimizer import Make, TorchMade
 from ludus.session.begun import Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
@@ -409,7 +410,7 @@ class BaseTrainer(Trainer):
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which the model has the averaged weights, if there are any."""
         ema = self.update.ema
-        return contextlib.nullcontext() if ema is None else self.flat.swapped(ema)
+        return contextlib.nullcontext() if ema is None else swapped_weights(self.flat.vectors, ema)
 
     def weights(self) -> dict[str, Tensor]:
         """Return a CPU copy of the evaluated weights: the EMA if there is one."""

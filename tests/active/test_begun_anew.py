@@ -32,7 +32,7 @@ def test_the_pool_is_scored_with_the_weights_that_are_evaluated() -> None:
     rows = torch.arange(10)
     inputs = trainer.examples.inputs(rows)
     plain = trainer.model(inputs).log_softmax(1).detach()
-    with trainer.flat.swapped(trainer.update.ema):
+    with trainer.averaged():
         averaged = trainer.model(inputs).log_softmax(1).detach()
     found = torch.cat(
         [one.log_probs for one in trainer._scorer(trainer.model).stream(rows, {"probabilities"})]

@@ -57,7 +57,7 @@ def test_calibration_is_that_of_the_running_mean(tmp_path: Path) -> None:
 
     told = lines(result.run_dir)[-1]["test/entropy"]
     assert told != pytest.approx(entropy(), rel=1e-3)
-    with trainer.flat.swapped(trainer.update.ema):
+    with trainer.averaged():
         assert told == pytest.approx(entropy(), rel=1e-5)
 
 

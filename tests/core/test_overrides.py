@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.core import HookError, mentions
+from ludus.core import HookError, overrides
 from ludus.core.runtime import InMemoryRuntime
 from tests.arena.small import small_arena
 from tests.core.test_hooks import plan
@@ -22,7 +22,7 @@ from tests.rl.small import small
 @pytest.fixture(autouse=True)
 def no_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other tests call methods of all these names; here a script has no modules but those that it names."""
-    monkeypatch.setattr(mentions, "modules_of_user", lambda packages: [])
+    monkeypatch.setattr(overrides, "modules_of_user", lambda packages: [])
 
 
 def nothing(self: Any, *arguments: Any) -> None:
@@ -34,7 +34,7 @@ def derived(base: type, name: str) -> Any:
     return type("Mine", (base,), {name: nothing, "__module__": "no_module"})
 
 
-MODULES_OF_USER = mentions.modules_of_user
+MODULES_OF_USER = overrides.modules_of_user
 
 
 def every_family() -> dict[str, Any]:
@@ -160,7 +160,7 @@ def test_a_method_that_another_file_of_the_script_speaks_of_is_left_alone(
 ) -> None:
     lib = module("overrides_lib", LIB, tmp_path)
     both = [lib, module("overrides_main", main, tmp_path)]
-    monkeypatch.setattr(mentions, "modules_of_user", lambda packages: both)
+    monkeypatch.setattr(overrides, "modules_of_user", lambda packages: both)
     assert lib.Rounds(plan).fit().status == "finished"
     if refused is None:
         assert lib.Mine(plan).fit().status == "finished"

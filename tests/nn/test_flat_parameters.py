@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ludus.core.errors import ConfigError, LudusError
 from ludus.nn.flat import FlatParameters, fused_pieces
+from ludus.nn.swapped_weights import swapped_weights
 
 
 class Tied(nn.Module):
@@ -119,7 +120,7 @@ def test_swapped_weights_are_swapped_back_even_after_an_error() -> None:
     own, other = flat.vectors[0].clone(), torch.full_like(flat.vectors[0], 3.0)
 
     def look_and_fail() -> None:
-        with flat.swapped([other]):
+        with swapped_weights(flat.vectors, [other]):
             assert bool((module[0].weight == 3.0).all())
             raise ValueError("inside")
 

@@ -388,7 +388,7 @@ class ActiveTrainer(BaseTrainer):
             precision=self.config.precision,
             seed=self.config.seed,
             is_interrupted=lambda: self.run.interrupted,
-            swapped=lambda: self.flat.swapped(ema) if is_swapped else contextlib.nullcontext(),  # type: ignore[arg-type]
+            swapped=self.averaged if is_swapped else contextlib.nullcontext,
         )
 
     def _take_best(self, run: Run) -> None:
@@ -402,8 +402,8 @@ class ActiveTrainer(BaseTrainer):
         """Test this round's model on the test data, which no decision has used."""
         metrics = self.evaluate(self.evaluators["test"]) if "test" in self.evaluators else {}
         if (calibration := self.config.calibration) is not None:
-            ema, data = self.update.ema, self.evaluators
-            with contextlib.nullcontext() if ema is None else self.flat.swapped(ema):
+            data = self.evaluators
+            with self.averaged():
                 metrics |= measure_calibration(
                     calibration, self.model, test=data["test"], validation=data.get("validation"),
                     run=run,

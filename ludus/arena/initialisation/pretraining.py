@@ -14,7 +14,6 @@ from torch import nn
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.build import make_agents
-from ludus.arena.learning.weights import untouched
 from ludus.arena.rl_config import PretrainingParameters, RlHyperParameters
 from ludus.arena.scenario import Scenario, ScenarioInstance
 from ludus.arena.solo.alone import Alone
@@ -24,6 +23,7 @@ from ludus.core import Repeat, Run, Stage, states
 from ludus.core.errors import CheckpointError
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.module_state import ModuleState
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive, forked
 
 GUARD = DivergenceGuard(remedy="look at the data of the scenario")
@@ -113,7 +113,7 @@ class Pretraining:
         GUARD.check(found, 0)
         # Separate names: the report draws metrics with the same last word in one chart, by one counter.
         metrics = {_named(name): one for name, one in found.items()}
-        with untouched(students.agents), forked(derive(self._seed, "arena/pretraining/evaluated")):
+        with restored(students.agents), forked(derive(self._seed, "arena/pretraining/evaluated")):
             for name in self._names:
                 metrics[f"pretraining/eval/{name}/solo_accuracy"] = students.accuracy(
                     name,

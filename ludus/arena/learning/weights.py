@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.core import states
-from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.module_state import ModuleState
 
 _PREFIX = "agents."
@@ -27,21 +25,13 @@ def of_agents(saved: Mapping[str, Tensor], agents: CombinedAgents) -> dict[str, 
     return own
 
 
-@contextlib.contextmanager
-def untouched(agents: CombinedAgents) -> Iterator[None]:
-    """Restore buffers, extra state and plain attributes of the agents after the block."""
-    weights = {name for name, _ in agents.named_parameters()}
-    with ModuleState(agents, without=weights).kept(), plain_state_set_aside(agents):
-        yield
-
-
 class AgentWeights:
     """The complete state of the agents, by name."""
 
     def __init__(self, agents: CombinedAgents) -> None:
         self._held = ModuleState(agents, without=())
 
-    def copied(self) -> dict[str, Tensor]:
+    def weights(self) -> dict[str, Tensor]:
         """Return a copy on the CPU."""
         named = self._held.tensors().items()
         return {name: tensor.detach().to("cpu", copy=True) for name, tensor in named}
@@ -50,16 +40,9 @@ class AgentWeights:
         """Raise StateError unless these weights fit the agents."""
         self._held.check(saved)
 
-    @contextlib.contextmanager
-    def swapped_weights(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Load these weights into the agents inside the block, and restore the old ones after it."""
-        self.check(weights)
-        own = self.copied()
-        try:
-            self._held.load(weights)
-            yield
-        finally:
-            self._held.load(own)
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Load these weights into the agents."""
+        self._held.load(weights)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the weights."""

@@ -22,6 +22,7 @@ from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, too_long
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 from ludus.session.begun import begin, has_begun, in_whole
 from ludus.session.reports import Reports
@@ -198,7 +199,7 @@ class SoloAgentTrainer(TensorDictTrainer):
     ) -> Mapping[str, float]:
         """Return the accuracies of saved weights on held-out test data."""
         refuse_episodes(episodes, seed)
-        with AgentWeights(self.agents).swapped_weights(weights), self._as_tested():
+        with swapped_weights(AgentWeights(self.agents), weights), self._as_tested():
             found = self._accuracies("test", _no_step)
         return {f"eval/{name}": value for name, value in found.items()}
 

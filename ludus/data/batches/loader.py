@@ -15,7 +15,7 @@ from torch.utils.data import (
 
 from ludus.core import states
 from ludus.core.errors import LudusError
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
 from ludus.core.repeated import Repeated
 from ludus.data.batches.file_data import FileDataset
 from ludus.data.batches.seeded_loader import answers, is_same, remaining, sentence_of

@@ -18,7 +18,7 @@ from torch.utils.data import (
 
 from ludus.core import states
 from ludus.core.errors import ConfigError
-from ludus.core.looking import digest_of
+from ludus.core.object_walker import digest_of
 from ludus.data.batches.loader import LoaderBatches, is_indexed
 from ludus.data.batches.splits import Examples
 from ludus.data.upload import upload

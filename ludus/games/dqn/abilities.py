@@ -18,6 +18,7 @@ from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.seating import Seating
 from ludus.games.export import export_policy
 from ludus.games.matches import Played, rho, told
+from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive
 
 
@@ -44,7 +45,7 @@ class RoleAbilities:
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the scores of every pair with saved networks, on held-out games that no selection used."""
-        with self.seating.swapped_weights(weights):
+        with swapped_weights(self.seating, weights):
             played = self._played(stream=HELD_OUT, games=episodes, seed=seed)
         games = self.config.evaluation.games if episodes is None else episodes
         return {**metrics_of(self.game, played, self.config.trained), "eval/games": float(games)}
@@ -62,12 +63,12 @@ class RoleAbilities:
         turns = self.config.evaluation.max_steps
         # Played to its end before the first line: a suspended generator would keep gradients off for the
         # caller.
-        with self.seating.swapped_weights(weights), self.seating.spared() as players:
+        with swapped_weights(self.seating, weights), self.seating.spared() as players:
             return list(told(self.game, players, names, draws, max_turns=turns))
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write the policy of each trained role to <path>/<role>, to act with NumPy alone."""
-        with self.seating.swapped_weights(weights):
+        with swapped_weights(self.seating, weights):
             for role, learner in self.seating.learners.items():
                 export_policy(path / role, self.game, role, "greedy", "q", learner.net)
 

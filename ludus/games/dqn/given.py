@@ -16,8 +16,9 @@ from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player
 from ludus.games.roll_out import RewardFunc
-from ludus.nn.engines.unsaved import PlainState, is_foreign, plain_state_set_aside, unsaved
+from ludus.nn.engines.unsaved import PlainState, is_foreign, unsaved
 from ludus.nn.module_state import ModuleState
+from ludus.nn.swapped_weights import SIDE_EFFECTS, restored
 from ludus.session.trainer import Trainer
 
 
@@ -163,14 +164,12 @@ def _spared(player: Player, kept: contextlib.ExitStack) -> Player:
     if isinstance(player, RoleLearner | ValuePlayer):
         net = player.net
         if any(is_foreign(type(part)) for part in net.modules()):
-            kept.enter_context(ModuleState(net, without=()).kept())
-            kept.enter_context(plain_state_set_aside(net))
+            kept.enter_context(restored(net, what=("weights", *SIDE_EFFECTS)))
         return player
     if not is_foreign(type(player)):
         return player
     if isinstance(player, Stateful):
-        before = copy.deepcopy(dict(player.state_dict()))
-        kept.callback(player.load_state_dict, before)
+        kept.enter_context(restored(player, what=["state"]))
         return player
     try:
         return copy.deepcopy(player)

@@ -26,6 +26,7 @@ from ludus.nn.engines.choice import Executor, Subject
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
+from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Update
 from ludus.seeds import derive, forked
@@ -257,7 +258,7 @@ class RoleLearner(Update):
         batch = self.replay.at(places_B.random_(generator=draws).remainder_(held))
         named = self.flat.by_name(self.flat.vectors)
         weights = dict(self.net.named_parameters())
-        with self.learner.module_state.kept(), torch.enable_grad():
+        with restored(self.net), torch.enable_grad():
             loss, _ = self.loss_fn(*(batch[name] for name in Experiences._fields))(self.learner)
             found = torch.autograd.grad(loss, [weights[name] for name in named], allow_unused=True)
         norms = {f"layers/{self.role}/{name}": float(t.norm()) for name, t in named.items()}

@@ -19,7 +19,6 @@ from ludus.games.networks import check_apart, check_net
 from ludus.games.player import Player, make_player, num_moves
 from ludus.games.roll_out import RewardFunc
 from ludus.nn.learner import Learner
-from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 from ludus.session.device import resolve_device
 
@@ -223,13 +222,10 @@ class Seating:
             found.append((one.learner, own))
         return found
 
-    @contextlib.contextmanager
-    def swapped_weights(self, weights: Mapping[str, Tensor]) -> Iterator[None]:
-        """Use these weights inside the block, and restore the trained networks after it."""
-        with contextlib.ExitStack() as kept:
-            for learner, own in self.by_learner(weights):
-                kept.enter_context(swapped_weights(learner, own))
-            yield
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Load the weights of all trained networks; raise StateError unless all of them fit."""
+        for learner, own in self.by_learner(weights):
+            learner.load_weights(own)
 
 
 def _networks(given: Mapping[str, Given]) -> dict[str, nn.Module]:

@@ -39,10 +39,9 @@ from ludus.games.ppo.shuffle import Minibatches
 from ludus.games.rounds import after_a_round, refuse_evaluator
 from ludus.games.speed import TrainingClock
 from ludus.judge.divergence import DivergenceGuard
-from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
-from ludus.nn.swapped_weights import swapped_weights
+from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.seeds import GlobalRandom, derive, forked
 from ludus.session.begun import begin, has_begun
 from ludus.session.device import resolve_device
@@ -307,7 +306,7 @@ class PPOTrainer(Trainer):
     def _spared(self) -> Iterator[PolicyPlayer]:
         """Yield a player of the network; network state and global generators are restored after the block."""
         seed = derive(self.config.seed, "ppo/players")
-        with forked(seed), self.learner.module_state.kept(), plain_state_set_aside(self.network):
+        with forked(seed), restored(self.network):
             yield self.evaluation.player(self.outputs, self.distribution)
 
     def evaluate_weights(

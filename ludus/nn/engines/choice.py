@@ -22,7 +22,7 @@ from ludus.nn.engines.gate import has_attention, is_plain, one_attention, why_no
 from ludus.nn.engines.graph import Graphed
 from ludus.nn.engines.module_guard import Executed, Guarded, ModuleGuard
 from ludus.nn.engines.tape import Taped
-from ludus.nn.engines.unsaved import BoundTensors, PlainState, is_foreign
+from ludus.nn.engines.unsaved import PlainState, is_foreign
 
 EngineName = Literal["eager", "tape", "graph", "compiled"]
 EngineKey = Literal["auto", "eager", "tape", "graph", "compiled"]
@@ -257,9 +257,9 @@ class _WatchedOnce:
         if self._subject is None:
             return self.update(*inputs)
         owner, modules = self._subject.owner, self._subject.modules
-        bound, state = BoundTensors(modules), PlainState(owner, *modules, in_update=True)
+        state = PlainState(owner, *modules, in_update=True)
         result = self.update(*inputs)
-        if changed := bound.changed() + state.changed():
+        if changed := state.changed():
             raise LudusError(
                 f"{changed[0]}, yet says that it is_repeatable; only what it does to tensors is repeated,"
                 " so keep such state in tensors (a module's are buffers) and change them in place, or take"

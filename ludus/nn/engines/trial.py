@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ludus.nn.engines.unsaved import plain_state_set_aside
 from ludus.nn.precision import Precision, autocast_in
-from ludus.nn.preserved_buffers import preserved_buffers
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import forked
 
 _NUM_TIMED = 5
@@ -96,8 +95,7 @@ class Trial:
 
     @contextlib.contextmanager
     def _untouched(self, seed: int) -> Iterator[None]:
-        aside = plain_state_set_aside(self._module, *self._owners)
-        with forked(seed), preserved_buffers(self._module), aside:
+        with forked(seed), restored(self._module, *self._owners):
             yield
 
     def _wait(self) -> None:

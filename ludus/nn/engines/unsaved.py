@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import hashlib
-import random
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor, nn
 
-_OWN = set(vars(nn.Module()))
+from ludus.core.containers import PLAIN
+from ludus.core.memory import bytes_of
+from ludus.core.object_walker import ObjectWalker
+
+OF_MODULES = frozenset(vars(nn.Module()))
+"""Attributes that every module has."""
 _HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
-_PLAIN = (bool, int, float, complex, str, bytes, type(None))
-_MAX_DEPTH = 4
-_MAX_ITEMS = 10_000
+
+Looks = Mapping[str, object]
 
 
 class PlainState:
@@ -36,115 +33,94 @@ class PlainState:
     ) -> None:
         """Watch these objects and their submodules, except those of `known` packages.
 
-        In the network `layers` the settings of torch's own layers are watched too.
+        In the network `layers` the modes, settings and hooks of torch's own layers are watched too: a
+        dropout's `p`, a batch norm in eval mode. A script may change them, and no checkpoint holds them.
 
-        `in_update` looks for what no engine replays: saved state counts as well, and a tensor has changed if
-        another one has replaced it, not if its values differ.
+        `in_update` looks for what no engine replays: saved state counts as well, and a tensor, also a
+        parameter or a buffer, has changed if another one has replaced it, not if its values differ.
         """
         watched: list[object] = []
         for owner in owners:
             watched += owner.modules() if isinstance(owner, nn.Module) else [owner]
-        self._watched = [
+        foreign = [
             thing
             for thing in watched
             if is_foreign(type(thing))
             and type(thing).__module__.partition(".")[0] not in known
             and hasattr(thing, "__dict__")
-            and (in_update or not _has_extra_state(type(thing)))
+            and (in_update or not has_extra_state(type(thing)))
         ]
+        modules = [one for one in watched if isinstance(one, nn.Module)] if in_update else []
+        self._read = self._identity if in_update else None
         # Tensors compared by identity are kept alive, so that no other gets the same id.
-        self._kept: list[Tensor] | None = [] if in_update else None
-        self._first = [_looks(thing, self._kept) for thing in self._watched]
-        self.settings = None if layers is None else LayerSettings(layers)
+        self._kept: dict[int, Tensor] = {}
+        self._plain = _Compared(lambda: _each(foreign, self._attributes))
+        self._bound = _Compared(lambda: _each(modules, self._tensors))
+        self._settings = _Compared(lambda: {} if layers is None else _settings(layers))
+
+    def _attributes(self, thing: object) -> Looks:
+        walker, own = ObjectWalker(opens_objects=False, read=self._read), vars(thing).items()
+        return {name: walker.digest(value) for name, value in own if name not in OF_MODULES}
+
+    def _tensors(self, part: nn.Module) -> Looks:
+        own = {**part._parameters, **part._buffers}
+        return {
+            name: tensor if tensor is None else self._identity(tensor)
+            for name, tensor in own.items()
+        }
+
+    def _identity(self, value: object) -> bytes:
+        """Return the identity of a tensor, and the values of an array."""
+        if isinstance(value, Tensor):
+            self._kept[id(value)] = value
+            return b"%d" % id(value)
+        return b"".join((bytes_of(value, whole=1 << 26) or ())[:2])
 
     def changed(self) -> list[str]:
         """Return, for each object that has changed, its class and the changed attributes."""
-        found = []
-        for thing, first in zip(self._watched, self._first, strict=True):
-            now = _looks(thing, self._kept)
-            names = sorted(n for n in {*now, *first} if now.get(n) != first.get(n))
-            if names:
-                found.append(f"{type(thing).__qualname__} changes {', '.join(names)} as it runs")
+        words = "{} puts another tensor in the place of its {}"
+        found = [words.format(kind, names) for (kind, _), names in self._bound.changed()]
+        found += [
+            f"{kind} changes {names} as it runs" for (kind, _), names in self._plain.changed()
+        ]
         return list(dict.fromkeys(found))
 
-
-@contextlib.contextmanager
-def plain_state_set_aside(network: nn.Module, *others: object) -> Iterator[None]:
-    """Run the block with copies of a network's plain attributes, and restore its own afterwards.
-
-    The same holds for others, such as the model around it. What cannot be copied stays in place.
-    """
-    tensors = [*network.parameters(), *network.buffers()]
-    memo: dict[int, Any] = {id(one): one for one in [*network.modules(), *tensors]}
-    parts = [part for part in [*network.modules(), *others] if is_foreign(type(part))]
-    own = [{name: x for name, x in vars(part).items() if name not in _OWN} for part in parts]
-    for part, attributes in zip(parts, own, strict=True):
-        for name, value in attributes.items():
-            # What a third-party class may raise here is unknown.
-            with contextlib.suppress(Exception):
-                vars(part)[name] = copy.deepcopy(value, memo)
-    try:
-        yield
-    finally:
-        for part, attributes in zip(parts, own, strict=True):
-            for name in [name for name in vars(part) if name not in _OWN]:
-                del vars(part)[name]
-            vars(part).update(attributes)
+    def changed_settings(self) -> list[str]:
+        """Return, for each layer of torch's that has changed, its name and the changed attributes."""
+        found = self._settings.changed()
+        return [f"{names} of the layer {layer or 'at the top'}" for layer, names in found]
 
 
-class BoundTensors:
-    """Detects replaced parameters and buffers of modules."""
+class _Compared:
+    """What some things looked like at first, to compare with what they look like now."""
 
-    def __init__(self, modules: Iterable[nn.Module]) -> None:
-        self._parts = [part for module in modules for part in module.modules()]
-        self._first = [_bound(part) for part in self._parts]
+    def __init__(self, look: Callable[[], Mapping[Any, Looks]]) -> None:
+        self._look, self._first = look, look()
 
-    def changed(self) -> list[str]:
-        """Return, for each module with replaced tensors, its class and their names."""
+    def changed(self) -> list[tuple[Any, str]]:
+        """Return the key of each thing that has changed, with the names of what has."""
         found = []
-        for part, first in zip(self._parts, self._first, strict=True):
-            now = _bound(part)
-            names = [name for name in {**first, **now} if first.get(name) is not now.get(name)]
-            if names:
-                kind = type(part).__qualname__
-                found.append(f"{kind} puts another tensor in the place of its {', '.join(names)}")
-        return list(dict.fromkeys(found))
-
-
-def _bound(part: nn.Module) -> dict[str, Tensor | None]:
-    return {**part._parameters, **part._buffers}
-
-
-class LayerSettings:
-    """Detects changes to the modes, settings and hooks of torch's own layers.
-
-    A dropout's `p`, a batch norm in eval mode, a hook: a script may change them during a run, and no
-    checkpoint holds them.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._first = self._look()
-
-    def _look(self) -> dict[str, dict[str, object]]:
-        return {
-            name: {
-                **{key: value for key, value in vars(part).items() if isinstance(value, _PLAIN)},
-                "hooks": [len(vars(part)[kind]) for kind in _HOOKS],
-            }
-            for name, part in self._network.named_modules()
-            if not is_foreign(type(part))
-        }
-
-    def changed(self) -> list[str]:
-        """Return, for each layer that has changed, its name and the changed attributes."""
-        found = []
-        for name, now in self._look().items():
-            first = self._first.get(name)
+        for key, now in self._look().items():
+            first = self._first.get(key)
             if first is not None and now != first:
-                keys = [key for key in {**first, **now} if first.get(key) != now.get(key)]
-                found.append(f"{', '.join(sorted(keys))} of the layer {name or 'at the top'}")
+                names = [name for name in {**first, **now} if first.get(name) != now.get(name)]
+                found.append((key, ", ".join(sorted(names))))
         return found
+
+
+def _each(things: Sequence[Any], look: Callable[[Any], Looks]) -> dict[tuple[str, int], Looks]:
+    return {(type(one).__qualname__, n): look(one) for n, one in enumerate(things)}
+
+
+def _settings(network: nn.Module) -> dict[str, Looks]:
+    return {
+        name: {
+            **{key: value for key, value in vars(part).items() if isinstance(value, PLAIN)},
+            "hooks": [len(vars(part)[kind]) for kind in _HOOKS],
+        }
+        for name, part in network.named_modules()
+        if not is_foreign(type(part))
+    }
 
 
 def unsaved(state: PlainState) -> list[str]:
@@ -154,7 +130,7 @@ def unsaved(state: PlainState) -> list[str]:
         " set_extra_state"
         for changed in state.changed()
     ]
-    if state.settings is not None and (settings := state.settings.changed()):
+    if settings := state.changed_settings():
         more = f" and of {len(settings) - 1} more" if len(settings) > 1 else ""
         found.append(
             f"the run has changed {settings[0]}{more}, which no checkpoint holds: a resume begins with it as"
@@ -169,58 +145,7 @@ def is_foreign(kind: type) -> bool:
     return not f"{kind.__module__}.".startswith(("torch.", "ludus."))
 
 
-def _has_extra_state(kind: type) -> bool:
+def has_extra_state(kind: type) -> bool:
+    """Return whether a class of modules defines extra state."""
     keeps = getattr(kind, "get_extra_state", None)
     return keeps is not None and keeps is not nn.Module.get_extra_state
-
-
-def _looks(thing: object, kept: list[Tensor] | None) -> dict[str, str]:
-    """Return a digest of each attribute that holds plain data, tensors or generators."""
-    found = {}
-    for name, value in vars(thing).items():
-        if name not in _OWN:
-            digest = hashlib.sha256()
-            for piece in _pieces(value, _MAX_DEPTH, kept):
-                digest.update(piece)
-            found[name] = digest.hexdigest()
-    return found
-
-
-def _pieces(value: object, depth: int, kept: list[Tensor] | None) -> Iterator[bytes]:
-    if isinstance(value, _PLAIN):
-        yield f"{type(value).__name__} {value!r};".encode()
-    elif isinstance(value, Tensor) and kept is not None:
-        kept.append(value)
-        yield f"{id(value)};".encode()
-    elif isinstance(value, Tensor):
-        yield f"{value.dtype} {value.layout} {tuple(value.shape)};".encode()
-        # A sparse or quantised tensor counts only as present: a detector must not end a run.
-        if value.layout == torch.strided and not value.is_quantized:
-            value = value.detach().cpu().contiguous().reshape(-1)
-            yield value.view(torch.uint8).numpy().tobytes()
-    elif isinstance(value, np.ndarray) and value.dtype != object:
-        yield f"{value.dtype} {value.shape};".encode() + value.tobytes()
-    elif isinstance(value, torch.Generator):
-        yield value.get_state().numpy().tobytes()
-    elif isinstance(value, np.random.Generator):
-        yield from _pieces(value.bit_generator.state, depth, kept)
-    elif isinstance(value, random.Random):
-        yield repr(value.getstate()).encode()
-    elif depth and isinstance(value, Mapping):
-        yield from _all(((key, item) for key, item in value.items()), depth, kept)
-    elif depth and isinstance(value, list | tuple | deque):
-        yield from _all(value, depth, kept)
-    elif depth and isinstance(value, set | frozenset):
-        yield from sorted(b"".join(_pieces(item, depth - 1, kept)) for item in value)
-    else:
-        # An object of any other type counts only as present.
-        yield type(value).__qualname__.encode()
-
-
-def _all(values: Iterable[Any], depth: int, kept: list[Tensor] | None) -> Iterator[bytes]:
-    for number, value in enumerate(values):
-        if number == _MAX_ITEMS:
-            return
-        yield b"["
-        yield from _pieces(value, depth - 1, kept)
-        yield b"]"

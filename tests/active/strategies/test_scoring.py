@@ -386,7 +386,7 @@ def test_the_pool_is_scored_with_the_weights_that_are_evaluated() -> None:
     inputs = trainer.examples.inputs(rows)
     with torch.no_grad(), trainer.model.evaluating():
         raw = trainer.model(inputs).log_softmax(1)
-        with trainer.flat.swapped(trainer.update.ema):
+        with trainer.averaged():
             mean = trainer.model(inputs).log_softmax(1)
     assert torch.allclose(seen[0].log_probs, mean, atol=1e-6)
     assert not torch.allclose(raw, mean, atol=1e-4)

@@ -18,7 +18,7 @@ from ludus.config.registry import register
 from ludus.core.errors import LudusError
 from ludus.core.runtime import InMemoryRuntime
 from ludus.games.trainers.fused_ppo import PPOTrainer
-from ludus.nn.engines.unsaved import plain_state_set_aside
+from ludus.nn.swapped_weights import restored
 from ludus.process.messages import pack
 from ludus.seeds import seed_everything
 from tests.command_line import in_process
@@ -174,7 +174,7 @@ class Keeping(nn.Module):
 def test_plain_attributes_are_copies_in_the_block_and_their_own_after_it() -> None:
     network = Keeping()
     before, drawn = dict(vars(network)), network.source.get_state()
-    with plain_state_set_aside(network):
+    with restored(network, what=["attributes"]):
         assert network.again is network.seen
         assert network.parts["layer"] is network.layer
         network.seen.append(2)

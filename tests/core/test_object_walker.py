@@ -19,8 +19,8 @@ from torch.utils.data import DataLoader
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, kinds, memory, unsaved
-from ludus.core.attribute_values import attribute_values
-from ludus.core.looking import Look, digest_of
+from ludus.core.kinds import attribute_values
+from ludus.core.object_walker import ObjectWalker, digest_of
 from ludus.core.unsaved import UnsavedState
 from ludus.session.digests import weights_in
 from tests.toy import ToyTrainer, toy_config
@@ -117,7 +117,7 @@ def test_what_a_long_saved_memory_holds_is_known_within_the_budget(
     rows = deque((np.zeros(1), n, 0.5, np.zeros(1)) for n in range(50_000))
     net = nn.Linear(2, 2)
     asked = counted(monkeypatch, memory, "memory_of")
-    look = Look()
+    look = ObjectWalker()
     look.leave_out([SimpleNamespace(rows=rows, deep=[[[net]]])])
     assert len(asked) <= 20_000
     # However long the memory is, what stands beside it is known, and so are the ends of it.
@@ -141,7 +141,7 @@ def tree(depth: int) -> SimpleNamespace:
 def test_a_tree_over_the_budget_is_opened_in_part_and_that_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    opened, root, look = counted(monkeypatch, kinds, "attributes"), tree(7), Look()
+    opened, root, look = counted(monkeypatch, kinds, "attributes"), tree(7), ObjectWalker()
     look.digest(root)
     assert look.was_cut
     assert len(opened) <= 20_000
@@ -280,7 +280,7 @@ def test_looking_and_finding_weights_give_no_part_a_dict_of_its_own() -> None:
             self.first, self.second = Inner(), Inner()
 
     part = Part()
-    look = Look()
+    look = ObjectWalker()
     look.leave_out([part])
     assert look.digest([part.first]) == look.digest([part.second])
     weights_in({"part": part})
