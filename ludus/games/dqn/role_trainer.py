@@ -287,8 +287,7 @@ class RoleTrainer(Trainer):
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Load saved weights of all trained roles."""
-        for learner, own in self.seating.by_learner(weights):
-            learner.load_weights(own)
+        self.seating.load_weights(weights)
 
     def evaluate(
         self, num_samples: int | None = None, max_steps: int | None = None
