@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Self
@@ -277,10 +277,6 @@ class RoleTrainer(Trainer):
         learner.replay.push(Experiences(*found)._asdict())
         return Experiences(*found)
 
-    def abilities(self) -> Sequence[object]:
-        """Return the object by which the weights of a run are evaluated, played and exported."""
-        return (RoleAbilities(self.config, self.seating),)
-
     def weights(self) -> dict[str, Tensor]:
         """Return a copy of all trained networks, on the CPU: host.<name> and agent.<name>."""
         return self.seating.weights()
@@ -288,6 +284,28 @@ class RoleTrainer(Trainer):
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Load saved weights of all trained roles."""
         self.seating.load_weights(weights)
+
+    @property
+    def _abilities(self) -> RoleAbilities:
+        return RoleAbilities(self.config, self.seating)
+
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the weights in a saved state; the networks do not change."""
+        return self._abilities.weights_of(state)
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the scores of every pair with saved networks, on held-out games that no selection used."""
+        return self._abilities.evaluate_weights(weights, episodes=episodes, seed=seed)
+
+    def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
+        """Return one game of saved networks, move by move."""
+        return self._abilities.narrate(weights, index)
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Write the policy of each trained role to <path>/<role>, to act with NumPy alone."""
+        self._abilities.export(weights, path)
 
     def evaluate(
         self, num_samples: int | None = None, max_steps: int | None = None
@@ -297,7 +315,7 @@ class RoleTrainer(Trainer):
 
         The number of games and max_steps are the config's unless given.
         """
-        return RoleAbilities(self.config, self.seating).metrics(
+        return self._abilities.metrics(
             games=num_samples, max_steps=max_steps, is_interrupted=lambda: self.run.interrupted
         )
 
@@ -309,7 +327,7 @@ class RoleTrainer(Trainer):
         The number of games and max_steps are the config's unless given. Raises ConfigError for a game whose
         end is not always the host's win; `evaluate` works for every game.
         """
-        return RoleAbilities(self.config, self.seating).rho(
+        return self._abilities.rho(
             games=num_samples, max_steps=max_steps, is_interrupted=lambda: self.run.interrupted
         )
 
@@ -317,7 +335,7 @@ class RoleTrainer(Trainer):
         self, role: str, pair: str = "host_vs_agent", num_samples: int | None = None
     ) -> Tensor:
         """Return (A,) how often a role chose each action in the games of a pair."""
-        return RoleAbilities(self.config, self.seating).count_actions(role, pair, num_samples)
+        return self._abilities.count_actions(role, pair, num_samples)
 
     def copy(self) -> Self:
         """Return a copy of this trainer at the same point of training, buffers included.

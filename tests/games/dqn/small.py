@@ -9,7 +9,6 @@ from torch import Tensor
 
 import ludus
 from ludus.core.runtime import InMemoryRuntime, Request
-from ludus.games.dqn.abilities import RoleAbilities
 from ludus.games.trainers.fused_dqn import DQNTrainer
 from ludus.seeds import derive, seed_everything
 
@@ -58,13 +57,6 @@ def small_dqn(**changed: Any) -> Any:
     if "game" in changed:
         own = {key: value for key, value in own.items() if not key.startswith("game.")}
     return config.replace(**{**own, **changed})
-
-
-def abilities(trainer: DQNTrainer) -> RoleAbilities:
-    """Return what evaluates, plays and exports the weights of a trainer."""
-    (found,) = trainer.abilities()
-    assert isinstance(found, RoleAbilities)
-    return found
 
 
 def prepared(config: Any = None, **given: Any) -> DQNTrainer:

@@ -14,7 +14,7 @@ from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.process.messages import pack
 from ludus.seeds import GlobalRandom
 from tests.command_line import Ludus, in_process
-from tests.games.dqn.small import abilities, prepared, small_dqn
+from tests.games.dqn.small import prepared, small_dqn
 
 NETS = {"host.net_arch": [8, 6], "agent.net_arch": [8]}
 
@@ -67,12 +67,12 @@ def test_an_evaluation_afterwards_is_over_other_games_than_those_that_chose_or_t
     choosing = starts_of(lambda: trainer._evaluate(trainer.run), trainer)
     again = starts_of(lambda: trainer.evaluate_rho(), trainer)
     training = starts_of(lambda: trainer._warm_up(trainer.run), trainer)
-    held_out = starts_of(lambda: abilities(trainer).evaluate_weights(weights), trainer)
+    held_out = starts_of(lambda: trainer.evaluate_weights(weights), trainer)
     assert choosing == again, "the best are chosen by the same games every time"
     assert len(held_out) == len(choosing) == 50
     assert not held_out & choosing
     assert not held_out & training
-    other = starts_of(lambda: abilities(trainer).evaluate_weights(weights, seed=7), trainer)
+    other = starts_of(lambda: trainer.evaluate_weights(weights, seed=7), trainer)
     assert not other & (held_out | choosing | training)
 
 
@@ -94,7 +94,7 @@ def test_an_evaluation_of_no_games_or_of_none_that_goes_on_is_told(run: str, cal
     told = []
     for seed in range(12):
         try:
-            abilities(trainer).evaluate_weights(trainer.weights(), episodes=1, seed=seed)
+            trainer.evaluate_weights(trainer.weights(), episodes=1, seed=seed)
         except ConfigError as refused:
             told.append(str(refused))
     assert "all 1 games of an evaluation have ended before they begin; raise" in told[0]
@@ -119,7 +119,7 @@ def test_the_policies_of_both_roles_are_exported_for_numpy(
     call("export", run, "--out", str(tmp_path / "policy"))
     assert {path.name for path in (tmp_path / "policy").iterdir()} == {"host", "agent"}
     trainer = prepared(small_dqn(**NETS))
-    abilities(trainer).export(trainer.weights(), tmp_path / "own")
+    trainer.export(trainer.weights(), tmp_path / "own")
     for role in ("host", "agent"):
         policy = ludus.NumpyPolicy.load(tmp_path / "own" / role)
         obs = trainer._roll_out(role, 20, 2).obs
@@ -137,7 +137,7 @@ def test_batch_norm_is_exported_as_it_plays_and_residual_blocks_are_refused(tmp_
     for norm in norms:
         norm.running_mean.uniform_(-0.5, 0.5, generator=draws)
         norm.running_var.uniform_(0.001, 0.1, generator=draws)
-    abilities(trainer).export(trainer.weights(), tmp_path / "own")
+    trainer.export(trainer.weights(), tmp_path / "own")
     obs = torch.randn(200, trainer.fused_game.observation_size("host"), generator=draws)
     moves = ludus.NumpyPolicy.load(tmp_path / "own" / "host")(obs.numpy())
     wanted = trainer.learners["host"].act(obs, None, torch.Generator())
@@ -145,12 +145,12 @@ def test_batch_norm_is_exported_as_it_plays_and_residual_blocks_are_refused(tmp_
     assert len(set(moves.tolist())) > 1
     trainer = prepared(small_dqn(**{"host.net_arch": ["r8"]}))
     with pytest.raises(LudusError, match="the network has residual blocks"):
-        abilities(trainer).export(trainer.weights(), tmp_path / "residual")
+        trainer.export(trainer.weights(), tmp_path / "residual")
     norm = torch.nn.BatchNorm1d(4, track_running_stats=False)
     own = torch.nn.Sequential(torch.nn.Linear(18, 4), norm)
     trainer = prepared(host_net=own)
     with pytest.raises(LudusError, match="batch norm without running statistics"):
-        abilities(trainer).export(trainer.weights(), tmp_path / "batches")
+        trainer.export(trainer.weights(), tmp_path / "batches")
 
 
 def test_the_report_is_written_and_the_keys_are_explained(
@@ -178,7 +178,7 @@ def test_while_a_game_is_told_gradients_modes_and_generators_are_as_they_were() 
     trainer = prepared()
     trainer.set_training(True)
     before = torch.get_rng_state()
-    lines = iter(abilities(trainer).narrate(trainer.weights(), 0))
+    lines = iter(trainer.narrate(trainer.weights(), 0))
     assert next(lines).startswith("host: the network")
     assert torch.is_grad_enabled()
     assert trainer.host_net.training
@@ -195,18 +195,14 @@ def test_kept_weights_are_evaluated_told_and_exported_and_the_trainer_keeps_its_
         learner.learner.flat.vectors[0].neg_()
     trainer.set_training(True)
     before = state_of(trainer)
-    weights = abilities(trainer).weights_of(
-        {role: one.state_dict() for role, one in other.learners.items()}
-    )
+    weights = trainer.weights_of({role: one.state_dict() for role, one in other.learners.items()})
     assert pack(dict(weights)) == pack(other.weights())
-    assert abilities(trainer).evaluate_weights(weights) == abilities(other).evaluate_weights(
-        weights
-    )
-    told = list(abilities(trainer).narrate(weights, 0))
-    assert told == list(abilities(other).narrate(weights, 0))
-    assert told != list(abilities(trainer).narrate(trainer.weights(), 0))
+    assert trainer.evaluate_weights(weights) == other.evaluate_weights(weights)
+    told = list(trainer.narrate(weights, 0))
+    assert told == list(other.narrate(weights, 0))
+    assert told != list(trainer.narrate(trainer.weights(), 0))
     for one, name in ((trainer, "trainer"), (other, "other")):
-        abilities(one).export(weights, tmp_path / name)
+        one.export(weights, tmp_path / name)
     for role in ("host", "agent"):
         files = [tmp_path / name / role / "weights.safetensors" for name in ("trainer", "other")]
         assert files[0].read_bytes() == files[1].read_bytes()
@@ -226,8 +222,8 @@ def test_weights_of_which_one_role_does_not_fit_change_neither(tmp_path: Path) -
     weights["agent.0.weight"] = torch.zeros(3, 3)
     for work in (
         lambda: trainer.load_weights(weights),
-        lambda: abilities(trainer).evaluate_weights(weights),
-        lambda: abilities(trainer).export(weights, tmp_path / "policy"),
+        lambda: trainer.evaluate_weights(weights),
+        lambda: trainer.export(weights, tmp_path / "policy"),
     ):
         with pytest.raises(CheckpointError, match=r"agent/0\.weight"):
             work()

@@ -155,8 +155,9 @@ def test_what_players_remember_after_a_captured_collecting_is_nothing() -> None:
 def test_one_engine_is_chosen_for_both_roles() -> None:
     trainer = prepared(small_dqn(engine="auto"), agent_net=own_net())
     assert trainer.config.engine == "tape"
-    assert any(note.startswith("agent:") for note in trainer._execution.notes)
-    assert len(trainer._execution.notes) == len(set(trainer._execution.notes))
+    notes = [note for learner in trainer.learners.values() for note in learner.engine_notes]
+    assert any(note.startswith("agent:") for note in notes)
+    assert len(notes) == len(set(notes))
 
 
 def test_the_printed_plan_says_which_stages_are_cuda_graphs() -> None:

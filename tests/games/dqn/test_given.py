@@ -15,7 +15,7 @@ from ludus.core.runtime import InMemoryRuntime
 from ludus.games import DQNTrainer
 from ludus.games.roll_out import Experiences
 from ludus.seeds import seed_everything
-from tests.games.dqn.small import abilities, prepared, small_dqn
+from tests.games.dqn.small import prepared, small_dqn
 from tests.games.dqn.test_trainer import ACTIONS, INPUTS, ROLES, First, flat, net
 
 
@@ -175,7 +175,7 @@ def test_an_evaluation_disturbs_nothing_that_was_given(who: str) -> None:
         trainer.fit(runtime=InMemoryRuntime)
     watched.evaluate_rho()
     watched.count_actions("host")
-    list(abilities(watched).narrate(watched.weights(), 0))
+    list(watched.narrate(watched.weights(), 0))
     for name, weight in unseen.weights().items():
         assert torch.equal(weight, watched.weights()[name]), name
     for role in ROLES:

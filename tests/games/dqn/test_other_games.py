@@ -18,7 +18,7 @@ from ludus.games import DQNTrainer, FusedGame, Moves, Step, make_game
 from ludus.games.dqn.evaluation import PairEvaluation, metrics_of, scores_of
 from ludus.games.game import State, check_games
 from ludus.testing.games import check_game
-from tests.games.dqn.small import Ran, abilities, small_dqn
+from tests.games.dqn.small import Ran, small_dqn
 
 
 @register("game", "chase")
@@ -78,7 +78,7 @@ def test_a_game_of_ones_own_has_a_host_and_an_agent_that_learn() -> None:
         "choose_first_vs_agent",
     ]
     weights = ran.trainer.weights()
-    metrics = abilities(ran.trainer).evaluate_weights(weights, episodes=50)
+    metrics = ran.trainer.evaluate_weights(weights, episodes=50)
     pair = [metrics["eval/rho/random_vs_agent"], metrics["eval/rho/choose_first_vs_agent"]]
     assert metrics["eval/agent_rho"] == pytest.approx(sum(pair) / 2)
 
