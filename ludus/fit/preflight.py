@@ -47,6 +47,14 @@ def _remedy(model: Model) -> str:
     return remedy
 
 
+def refuse_episodes(episodes: int | None, seed: int | None) -> None:
+    """Raise ConfigError if options of an evaluation in episodes were given."""
+    if episodes is not None or seed is not None:
+        raise ConfigError(
+            "this run was trained on data, not in episodes: --episodes and --seed do not apply"
+        )
+
+
 def first_batch(data: Batches) -> Any:
     """Return the first batch, leaving the data unchanged; None if reading might consume it."""
     if not data.is_repeatable:

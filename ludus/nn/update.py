@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -109,9 +108,9 @@ class Update(Metered):
         self.plain_state: PlainState | None = None
         """The plain attributes of a script's network before the first update."""
 
-    @abstractmethod
     def update(self, *inputs: Any) -> Any:
         """Take a gradient step, count its metrics and return the loss."""
+        raise NotImplementedError
 
     def choose(
         self,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,8 @@ from ludus.supervised.evaluator import SupervisedEvaluator
 if TYPE_CHECKING:
     from ludus.supervised.trainer import BaseTrainer
 
+_MAX_NAME = 150
+_PLAIN = (bool, int, float, str, tuple, type(None))
 _NO_LOADERS = {"train": None, "validation": None, "test": None}
 
 
@@ -67,6 +70,22 @@ def refuse_config_of_another(trainer: BaseTrainer, config: object) -> None:
                 f"the config is of kind {kind}, which {type(trainer).__name__} does not do; give it to"
                 f" {meant.__name__}, with the same arguments"
             )
+
+
+def notices(
+    config: SupervisedConfig, device: torch.device, *, has_mean: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield what a user should know when a run begins: the event and the sentence."""
+    if config.tf32 is True and device.type != "cuda":
+        yield "tf32", f"'tf32' is true, which does nothing on {device.type}"
+    if has_mean:
+        decay, kind = config.ema_decay, config.optimizer.kind
+        by = f"ema_decay {decay:g}" if decay is not None else kind
+        yield (
+            "evaluated_weights",
+            f"validation, test and kept models are of the mean of the weights ({by}), not of the last"
+            " weights",
+        )
 
 
 def check_evaluator(trainer: BaseTrainer) -> None:
@@ -154,3 +173,17 @@ class SupervisedJob:
         model, evaluator = self.rebuild()
         model.load_state_dict(weights)
         return evaluator.evaluate(model)[1]
+
+
+def named_in_full(trainer: BaseTrainer, name: str) -> str:
+    """Return the name of saved weights: `<architecture>_<dataset>_<experiment>_<name>`."""
+    words = [trainer.model.architecture, trainer.dataset_name, trainer.config.experiment]
+    given = re.sub(r"[^a-z0-9_.-]+", "-", "_".join(words).lower()).lstrip(".-")
+    return f"{given[:_MAX_NAME]}_{name}"
+
+
+def described(optimizer: object, options: Mapping[str, object]) -> str:
+    """Return the name of a script's optimizer, with the options that can be recorded by value."""
+    name = str(getattr(optimizer, "__name__", type(optimizer).__name__))
+    words = [f"{key}={value!r}" for key, value in options.items() if isinstance(value, _PLAIN)]
+    return f"{name}({', '.join(sorted(words))})" if words else name

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from ludus.config.registry import find
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import Batches, MemoryBatches, make_batches
 from ludus.data.batches.splits import Splits
@@ -67,6 +67,23 @@ class Datasets:
     train: Batches
     evaluators: Mapping[str, SupervisedEvaluator]
     """By name: validation, test; only those with data."""
+
+    @property
+    def validation(self) -> SupervisedEvaluator:
+        """The evaluator on the validation data."""
+        if "validation" not in self.evaluators:
+            raise LudusError(
+                "this run has no validation data; give evaluate the data to measure on"
+            )
+        return self.evaluators["validation"]
+
+    @property
+    def held_out(self) -> SupervisedEvaluator:
+        """The evaluator on the test data, or else on the validation data."""
+        found = self.evaluators.get("test", self.evaluators.get("validation"))
+        if found is None:
+            raise ConfigError("this run has neither test nor validation data to evaluate on")
+        return found
 
     def all(self) -> dict[str, Batches]:
         """Return the data by their roles in a run."""
@@ -142,7 +159,7 @@ def make_evaluators(
             seed=config.seed,
         )
         for role in ("validation", "test")
-        if sources[role] is not None
+        if sources.get(role) is not None
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import torch
@@ -58,6 +58,15 @@ class SupervisedEvaluator:
         means = {k: torch.stack(v).sum().item() / num_examples for k, v in totals.items()}
         metrics = {self._name(name): value for name, value in means.items()}
         return means["loss"], metrics
+
+    def measure(self, model: Model, weights: Mapping[str, Any]) -> dict[str, float]:
+        """Return the metrics of these weights; the model has its own again afterwards."""
+        own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        try:
+            model.load_state_dict(weights)
+            return self.evaluate(model)[1]
+        finally:
+            model.load_state_dict(own)
 
     def predict(self, agent: Model) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the outputs for all examples, as float32, and their targets, both on the CPU."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
@@ -16,6 +15,7 @@ from ludus.core.services import Weights
 from ludus.fit.build import make_update
 from ludus.fit.length import lengthened
 from ludus.fit.loop import Fit
+from ludus.fit.preflight import refuse_episodes
 from ludus.fit.rate_control import PART, UNSET, RateControl
 from ludus.fit.watchers import GUARD, WatchMonitors, make_judge, with_judge
 from ludus.judge.async_evaluator import AsyncEvaluator
@@ -31,13 +31,7 @@ from ludus.session.begun import Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
-from ludus.supervised.build import (
-    SupervisedJob,
-    check_evaluator,
-    evaluator_of,
-    make_model,
-    refuse_config_of_another,
-)
+from ludus.supervised import build
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import Datasets, make_datasets, make_evaluators
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -45,9 +39,6 @@ from ludus.supervised.short_config import block_of, expand
 
 _SCORE = "validation/score"
 """The metric name under which an evaluator's score is logged."""
-_MAX_NAME = 150
-_PLAIN = (bool, int, float, str, tuple, type(None))
-"""Types of options that are recorded by value."""
 
 
 class BaseTrainer(Trainer):
@@ -63,16 +54,17 @@ class BaseTrainer(Trainer):
     """
 
     Config: ClassVar[type[SupervisedConfig]] = SupervisedConfig
+    config: SupervisedConfig
+    model: Model
+    evaluator: Any
     _given_schedule: OfStep | None = None
     _given_optimizer: Make | None = None
     rate_control: RateControl
     """Control of the learning rate other than by step."""
     # An evaluator restarts its data each time; a model's state is in its own part.
-    derived: ClassVar[tuple[str, ...]] = (
-        "datasets", "evaluators", "loaders", "_is_open"
-    )  # fmt: skip
-    make_evaluator = staticmethod(evaluator_of)
-    evaluation_job = SupervisedJob
+    derived: ClassVar[tuple[str, ...]] = ("datasets", "evaluators", "loaders", "_is_open")
+    make_evaluator = staticmethod(build.evaluator_of)
+    evaluation_job = build.SupervisedJob
 
     def __init__(
         self,
@@ -92,7 +84,7 @@ class BaseTrainer(Trainer):
                 raise ConfigError("Trainer(model, training_config, ...) needs a model")
             config, root = self._expanded(block_of(training_config), train_loader, model)
         super().__init__(config)
-        refuse_config_of_another(self, config)
+        build.refuse_config_of_another(self, config)
         self.is_own_model = False
         self.root = root
         self.loaders = {"train": train_loader, "validation": val_loader, "test": test_loader}
@@ -140,14 +132,12 @@ class BaseTrainer(Trainer):
                 f"set_optimizer was given a {type(optimizer).__name__}; give a class of"
                 " torch.optim.Optimizer, or a function that takes parameters and returns one"
             )
-        given = dict(options) if lr is None else {"lr": lr, **options}
+        given = options if lr is None else {"lr": lr, **options}
         rate = self.config.optimizer.learning_rate if lr is None else lr
         self.config = self.config.replace(optimizer={"kind": "given", "learning_rate": rate})
         self._given_optimizer = lambda parameters: optimizer(parameters, **given)
-        name = getattr(optimizer, "__name__", type(optimizer).__name__)
         # A resume continues with the saved options, so other options are refused.
-        words = [f"{key}={value!r}" for key, value in options.items() if isinstance(value, _PLAIN)]
-        self.given_classes["optimizer"] = f"{name}({', '.join(sorted(words))})" if words else name
+        self.given_classes["optimizer"] = build.described(optimizer, options)
 
     def set_learning_rate(self, rate: float | None) -> None:
         """Override the schedule with this learning rate from the next step on; None follows it again.
@@ -172,7 +162,7 @@ class BaseTrainer(Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, model, optimizer and observers from the config and the script's objects."""
-        config: SupervisedConfig = self.config
+        config = self.config
         self.device = resolve_device(config.settings.device)
         self.datasets = datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
@@ -191,15 +181,15 @@ class BaseTrainer(Trainer):
         self._is_open = False
         self._make_update()
         self._prepare_observers()
-        check_evaluator(self)
+        build.check_evaluator(self)
 
     def _make_datasets(self) -> Datasets:
-        has_evaluator = self.evaluator is not None
-        return make_datasets(self.config, self.loaders, self.device, has_evaluator=has_evaluator)
+        has_own = self.evaluator is not None
+        return make_datasets(self.config, self.loaders, self.device, has_evaluator=has_own)
 
     def _make_model(self) -> Model:
         given = self.model if self.is_own_model else None
-        return make_model(self.config, given, self.train_data, self.device)
+        return build.make_model(self.config, given, self.train_data, self.device)
 
     def _make_update(self) -> None:
         """Make the update of the current model, and choose its engine."""
@@ -273,12 +263,10 @@ class BaseTrainer(Trainer):
 
     def plan(self) -> Repeat:
         """Return epochs of steps, a validation after each, a test at the end."""
-        last = (
-            [Stage(name="settle", work=self._settle, always=True)] if self.async_evaluator else []
-        )
-        if "test" in self.evaluators:
-            last.append(Stage(name="test", work=self._test, always=True))
-        return Repeat(name="train", times=1, body=(self.fitting.loop(), *last))
+        last: dict[str, Any] = {"settle": self._settle} if self.async_evaluator else {}
+        last |= {"test": self._test} if "test" in self.evaluators else {}
+        stages = [Stage(name=name, work=work, always=True) for name, work in last.items()]
+        return Repeat(name="train", times=1, body=(self.fitting.loop(), *stages))
 
     def parts(self) -> Mapping[str, Stateful]:
         """Return everything that is saved and restored."""
@@ -314,16 +302,9 @@ class BaseTrainer(Trainer):
         """Report what fit changed, and other choices that the user should know of."""
         super().open()
         self._is_open = True
-        if self.config.tf32 is True and self.device.type != "cuda":
-            self.run.tell(f"'tf32' is true, which does nothing on {self.device.type}", event="tf32")
-        if self.update.ema is not None:
-            decay, kind = self.config.ema_decay, self.config.optimizer.kind
-            by = f"ema_decay {decay:g}" if decay is not None else kind
-            self.run.tell(
-                f"validation, test and kept models are of the mean of the weights ({by}), not of the"
-                " last weights",
-                event="evaluated_weights",
-            )
+        has_mean = self.update.ema is not None
+        for event, notice in build.notices(self.config, self.device, has_mean=has_mean):
+            self.run.tell(notice, event=event)
 
     def close(self) -> None:
         """Stop the data loading processes."""
@@ -366,9 +347,8 @@ class BaseTrainer(Trainer):
     def _also_watched(self, metrics: Mapping[str, float]) -> Mapping[str, float]:
         """Return the validation metrics, if they are monitored but not given by a script's evaluator."""
         lacking = {*self.config.monitors().values()} - {*metrics}
-        if self.evaluator is None or "validation" not in self.evaluators:
-            return {}
-        if not any(metric.startswith("validation/epoch_") for metric in lacking):
+        is_lacking = any(metric.startswith("validation/epoch_") for metric in lacking)
+        if self.evaluator is None or "validation" not in self.evaluators or not is_lacking:
             return {}
         return self.evaluate(self.evaluators["validation"], training_mode=True)
 
@@ -400,8 +380,9 @@ class BaseTrainer(Trainer):
             raise LudusError("there is nothing to evaluate yet: fit makes the model; call it first")
         evaluator: Any = self.eval_data if data is None else data
         if not callable(getattr(evaluator, "evaluate", None)):
-            sources = {"validation": data, "test": None}
-            evaluator = make_evaluators(self.config, sources, self.device)["validation"]
+            evaluator = make_evaluators(self.config, {"validation": data}, self.device)[
+                "validation"
+            ]
         with self.averaged():
             return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
 
@@ -410,43 +391,20 @@ class BaseTrainer(Trainer):
         best = self.best()
         if best is None:
             return self.evaluate(self.evaluators["test"])
-        with self._borrowing(run.recall_model(best["model"])):
-            return self.evaluators["test"].evaluate(self.model)[1]
-
-    @contextlib.contextmanager
-    def _borrowing(self, weights: Mapping[str, Any]) -> Iterator[None]:
-        """Swap these weights into the model inside the block, and restore its own afterwards."""
-        own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
-        try:
-            self.model.load_state_dict(weights)
-            yield
-        finally:
-            self.model.load_state_dict(own)
+        return self.evaluators["test"].measure(self.model, run.recall_model(best["model"]))
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the metrics of these weights on the test data, or on the validation data."""
-        if episodes is not None or seed is not None:
-            raise ConfigError(
-                "this run was trained on data, not in episodes: --episodes and --seed do not apply"
-            )
-        role = "test" if "test" in self.evaluators else "validation"
-        if role not in self.evaluators:
-            raise ConfigError("this run has neither test nor validation data to evaluate on")
-        with self._borrowing(weights):
-            return self.evaluators[role].evaluate(self.model)[1]
+        refuse_episodes(episodes, seed)
+        return self.datasets.held_out.measure(self.model, weights)
 
     @property
     def eval_data(self) -> SupervisedEvaluator:
         """The evaluator that `evaluate` uses after every epoch."""
-        if self.evaluator is not None:
-            return self.evaluator  # type: ignore[no-any-return]
-        if "validation" not in self.evaluators:
-            raise LudusError(
-                "this run has no validation data; give evaluate the data to measure on"
-            )
-        return self.evaluators["validation"]
+        own: SupervisedEvaluator | None = self.evaluator
+        return self.datasets.validation if own is None else own
 
     def averaged(self) -> contextlib.AbstractContextManager[None]:
         """Return a context in which the model has the averaged weights, if there are any."""
@@ -490,10 +448,3 @@ class BaseTrainer(Trainer):
         most, num_steps = self.config.max_opt_steps, self.run.counters["opt_steps"]
         is_long_enough = most is not None and num_steps >= most
         return self.run.is_finished or is_long_enough or self.run.stop_reason is not None
-
-
-def named_in_full(trainer: BaseTrainer, name: str) -> str:
-    """Return the name of saved weights: `<architecture>_<dataset>_<experiment>_<name>`."""
-    words = [trainer.model.architecture, trainer.dataset_name, trainer.config.experiment]
-    given = re.sub(r"[^a-z0-9_.-]+", "-", "_".join(words).lower()).lstrip(".-")
-    return f"{given[:_MAX_NAME]}_{name}"

@@ -74,8 +74,6 @@ ARENA = [
     (f"{_ROOM}/preflight.py", "gae.deactivate_vmap = True", "pass"),
     (f"{_ROOM}/build.py", 'with forked(derive(params.seed, f"arena/agent/{name}")):',
      'with forked(derive(params.seed, "arena/agent")):'),
-    ("ludus/fit/passes.py", "self.count = -(-self._num_rows // size) - has_one_left",
-     "self.count = -(-self._num_rows // size)"),
     (_PRETRAINING, "return [] if self._update is None else self._update.inexact_because()", "return []"),
     (_DISTRIBUTION, "waits = torch.empty_like(logits).exponential_(generator=generator)",
      "waits = torch.empty_like(logits[:, :1]).exponential_(generator=generator).expand_as(logits)"),

@@ -218,12 +218,6 @@ _NN = [
 _SUPERVISED_ROOM = [
     # What an evaluator, a training_step or a hook measures decides on nothing, or is not told of.
     (f"{_SUPERVISED}/trainer.py", "return {**self._also_watched(metrics), **metrics}", "return metrics"),
-    (f"{_FIT}/more_metrics.py", "number = value.to(self._exact) * count",
-     "number = value.to(self._exact)"),
-    (f"{_FIT}/update.py", "            **self.more.state(),\n", ""),
-    (f"{_FIT}/watchers.py", "            self._logged |= {*self._log.written}", "            pass"),
-    (f"{_FIT}/watchers.py", "if epochs >= self._first + 2 or (run.is_finished and epochs):",
-     "if False:"),
     # TensorBoard is off unless it is asked for, and hooks are given no state.
     (f"{_SUPERVISED}/short_config.py", 'complete["settings"]["device"] = short["device"]',
      'complete["settings"] |= {"device": short["device"], "loggers": []}'),
@@ -233,11 +227,22 @@ _SUPERVISED_ROOM = [
     ("ludus/nn/flat.py", "if named[name].data_ptr() != begin + place and named[name].numel():", "if False:"),
     ("ludus/nn/memory_format.py", 'return "channels_last" if is_last and not is_first else "contiguous"',
      'return "contiguous"'),
-    (f"{_FIT}/build.py",
-     "if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):", "if code is None:"),
     ("ludus/nn/engines/unsaved.py", "if first is not None and now != first:", "if False:"),
     ("ludus/core/runtime.py",
      "trainer.run.keep_model, trainer.run.recall_model = models.keep, models.recall", "pass"),
+]  # fmt: skip
+
+_FIT_ROOM = [
+    (f"{_FIT}/more_metrics.py", "number = value.to(self._exact) * count",
+     "number = value.to(self._exact)"),
+    (f"{_FIT}/update.py", "            **self.more.state(),\n", ""),
+    (f"{_FIT}/watchers.py", "            self._logged |= {*self._log.written}", "            pass"),
+    (f"{_FIT}/watchers.py", "if epochs >= self._first + 2 or (run.is_finished and epochs):",
+     "if False:"),
+    (f"{_FIT}/build.py",
+     "if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):", "if code is None:"),
+    (f"{_FIT}/passes.py", "self.count = -(-self._num_rows // size) - has_one_left",
+     "self.count = -(-self._num_rows // size)"),
 ]  # fmt: skip
 
 _GAMES = [
@@ -475,7 +480,7 @@ BREAKS = [
     (folder, *change)
     for folder, changes in zip(
         TESTS,
-        (_LOSSES, _RL_AGENTS, _DATA, _NN, _SUPERVISED_ROOM, _GAMES, _ACTIVE, ARENA),
+        (_LOSSES, _RL_AGENTS, _DATA, _NN, _SUPERVISED_ROOM, _FIT_ROOM, _GAMES, _ACTIVE, ARENA),
         strict=True,
     )
     for change in changes

@@ -32,8 +32,8 @@ from ludus.fit.watchers import make_judge
 from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES
 from ludus.session.logger import WriteLog
+from ludus.supervised.build import named_in_full
 from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
-from ludus.supervised.trainer import named_in_full
 
 
 @register_trainer("active")

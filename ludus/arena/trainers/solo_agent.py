@@ -17,6 +17,7 @@ from ludus.arena.trainer import TensorDictTrainer
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, Interrupted
+from ludus.fit.preflight import refuse_episodes
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
@@ -196,10 +197,7 @@ class SoloAgentTrainer(TensorDictTrainer):
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the accuracies of saved weights on held-out test data."""
-        if episodes is not None or seed is not None:
-            raise ConfigError(
-                "this run was trained on data, not in episodes: --episodes and --seed do not apply"
-            )
+        refuse_episodes(episodes, seed)
         with AgentWeights(self.agents).swapped_weights(weights), self._as_tested():
             found = self._accuracies("test", _no_step)
         return {f"eval/{name}": value for name, value in found.items()}

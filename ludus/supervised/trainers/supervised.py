@@ -13,7 +13,8 @@ from ludus.core.errors import ConfigError
 from ludus.core.services import Weights
 from ludus.store.models import write_model
 from ludus.store.places import make_storage
-from ludus.supervised.trainer import BaseTrainer, named_in_full
+from ludus.supervised.build import named_in_full
+from ludus.supervised.trainer import BaseTrainer
 
 
 @register_trainer("supervised")
