@@ -39,7 +39,7 @@ class PendingData:
         self._device, self._forms, self._like = device, forms, like
         self._held: dict[str, Any] = dict.fromkeys(like)
 
-    def put(self, slot: str, data: Any) -> None:
+    def put(self, slot: str, data: object) -> None:
         """Fill a slot."""
         self._held[slot] = data
 
