@@ -89,6 +89,15 @@ def test_a_file_in_a_declared_folder_is_a_kind(make: Make) -> None:
     assert registry.kinds("puzzle") == ["go"]
 
 
+def test_a_file_may_hold_several_kinds_in_a_folder_or_in_its_place(make: Make) -> None:
+    name = make("mine", "games/go.py", "games/small.py", "riddles.py")
+    tables = {"games/small": ("dice", "coin"), "riddles": ("sphinx",)}
+    ludus.declare(name, categories={"puzzle": "games", "riddle": "riddles"}, tables=tables)
+    small = dict.fromkeys(("coin", "dice"), "mine.games.small")
+    assert families.listed("puzzle") == {**small, "go": "mine.games.go"}
+    assert families.listed("riddle") == {"sphinx": "mine.riddles"}
+
+
 def test_a_counter_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(PlanError, match=r"named 'bout'.*ludus\.declare"):
         check_plan(plan(counter="bout"))
