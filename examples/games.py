@@ -5,7 +5,6 @@ then wins sooner than the scripted ones against the random and the choose-first 
 """
 
 import ludus
-from ludus.core import Narrates, find_ability
 from ludus.games import AnyPlayer, DQNTrainer, playoffs
 
 ROUNDS = 100
@@ -35,7 +34,5 @@ print("rho of the trained host against each agent:")
 for agent in agents:
     print(f"  {agent:12}  {table.rhos['trained', agent]:.3f}")
 
-narrator = find_ability(trainer, Narrates)  # what `ludus play` uses
-assert narrator is not None
-for lines in narrator.narrate(trainer.weights(), index=0):
+for lines in trainer.narrate(trainer.weights(), index=0):
     print(lines)
