@@ -38,8 +38,7 @@ from ludus.supervised.datasets import Datasets, make_datasets, make_evaluators
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.short_config import block_of, expand
 
-_SCORE = "validation/score"
-"""The metric name under which an evaluator's score is logged."""
+_SCORE = "validation/score"  # the metric under which an evaluator's score is logged
 
 
 class BaseTrainer(Trainer):

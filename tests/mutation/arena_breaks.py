@@ -69,7 +69,7 @@ ARENA = [
     (_ESTIMATE, "not ends_in_time or not is_plain_look(critic)", "not ends_in_time"),
     (_LEARNED, 'self.plain_state = PlainState(learned, known=("torchrl", "tensordict"))',
      "self.plain_state = PlainState(learned.agents)"),
-    (_TRAINER, "with untouched(self.agents), ExitStack() as stack:", "with ExitStack() as stack:"),
+    (_TRAINER, "with restored(self.agents), ExitStack() as stack:", "with ExitStack() as stack:"),
     (_TRAINER, "check_given(self.given_instance, self.config)", "pass"),
     (f"{_ROOM}/preflight.py", "gae.deactivate_vmap = True", "pass"),
     (f"{_ROOM}/build.py", 'with forked(derive(params.seed, f"arena/agent/{name}")):',
