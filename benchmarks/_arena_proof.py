@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 import ludus
 from benchmarks import _arena_torchrl
 from ludus.arena.build import build_scenario_instance
-from ludus.arena.evaluation import Evaluation
+from ludus.arena.evaluation import ProtocolEvaluation
 
 QUIET = {
     "settings.display": "none",
@@ -105,7 +105,7 @@ def with_prover_by_torchrl(seed: int) -> Outcome:
         use_shared_body=True,
     )
     _pretrain(instance, config.pretraining)
-    evaluation, curve = Evaluation(config, instance), []
+    evaluation, curve = ProtocolEvaluation(config, instance), []
 
     def look(iteration: int) -> None:
         if iteration % 10 == 0:

@@ -16,7 +16,7 @@ from ludus.config.base import StrictConfig
 from ludus.config.sections import registered
 from ludus.core import Run
 from ludus.core.errors import LudusError
-from ludus.core.services import Journal
+from ludus.core.services import JournalProtocol
 
 OracleSection = Annotated[SerializeAsAny[StrictConfig], registered("oracle")]
 
@@ -83,7 +83,7 @@ class Labels:
 class Answers:
     """All answers of a run by row, from its journal; an answer is durable when `put` returns."""
 
-    def __init__(self, journal: Callable[[], Journal], labels: Labels) -> None:
+    def __init__(self, journal: Callable[[], JournalProtocol], labels: Labels) -> None:
         """`journal` opens the run's journal, which exists once the run does."""
         self._journal, self.labels = journal, labels
 

@@ -20,13 +20,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Picture = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]+=*$", max_length=1 << 16)]
 
 
-class Record(BaseModel):
+class RoundRecord(BaseModel):
     """A file that people may have edited: invalid content is refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Example(Record):
+class Example(RoundRecord):
     """One queried example and its label."""
 
     row: Count
@@ -40,7 +40,7 @@ class Example(Record):
     """The number of its further numbers."""
 
 
-class QueryRecord(Record):
+class QueryRecord(RoundRecord):
     """The queries of one round."""
 
     format: Literal[1]
@@ -57,7 +57,7 @@ class QueryRecord(Record):
     """The first of the queries."""
 
 
-class Candidate(Record):
+class Candidate(RoundRecord):
     """A candidate model."""
 
     name: str
@@ -67,7 +67,7 @@ class Candidate(Record):
     is_taken: bool
 
 
-class Ranking(Record):
+class Ranking(RoundRecord):
     """All candidates, the best first."""
 
     format: Literal[1]
@@ -75,7 +75,7 @@ class Ranking(Record):
     candidates: list[Candidate]
 
 
-class Bin(Record):
+class Bin(RoundRecord):
     """Predictions of about the same confidence."""
 
     above: Share
@@ -85,7 +85,7 @@ class Bin(Record):
     accuracy: Share | None
 
 
-class Curve(Record):
+class Curve(RoundRecord):
     """A reliability curve: accuracy by confidence."""
 
     round: Count

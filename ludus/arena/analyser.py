@@ -42,7 +42,7 @@ class Analyser(ABC):
         """
 
 
-class Watched:
+class AnalysedRollouts:
     """All statistics of the rollouts of a run: the standard ones, and those of its analysers."""
 
     def __init__(self, sections: Sequence[StrictConfig]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from ludus.arena.analyser import Watched
+from ludus.arena.analyser import AnalysedRollouts
 from ludus.arena.libraries import TensorDict
 from ludus.arena.playing.environment import Environment, MessageEnvironment
 from ludus.arena.playing.rollout import Choose, roll_out, sampled
@@ -20,12 +20,12 @@ from ludus.judge.scores import Score
 from ludus.seeds import derive
 
 
-class Evaluation:
+class ProtocolEvaluation:
     """Plays the episodes of an evaluation, the same ones every time, and those of the test."""
 
     def __init__(self, config: RlHyperParameters, instance: ScenarioInstance) -> None:
         self.config, self.instance = config, instance
-        self.watched = Watched(config.analysers)
+        self.watched = AnalysedRollouts(config.analysers)
 
     @property
     def metric(self) -> str:

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ludus.arena.analyser import Watched
-from ludus.arena.evaluation import Evaluation
+from ludus.arena.analyser import AnalysedRollouts
+from ludus.arena.evaluation import ProtocolEvaluation
 from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.update import ArenaUpdate, Learned
@@ -96,7 +96,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
             self._get_loss_module_and_gae, type(self).__name__
         )
         self._lay_out()
-        self.evaluation = Evaluation(config, self.scenario_instance)
+        self.evaluation = ProtocolEvaluation(config, self.scenario_instance)
         self.judge = self.evaluation.judge()
         schedule, initial = config.learning_rate_schedule, config.optimizer.learning_rate
         self.rate = Schedule(schedule, initial=initial, run_steps=config.run_opts)
@@ -126,7 +126,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
         learned = Learned(self.agents, self.loss_module, self.gae).to(self.device)
         rollouts = tried(self.agents, self.environment, seed=config.seed, device=self.device)
         stored = to_columns(rollouts)
-        self.watched = Watched(config.analysers)
+        self.watched = AnalysedRollouts(config.analysers)
         found = self.watched(rollouts, self.environment)
         with forked(), restored(learned, what=("weights", *SIDE_EFFECTS)):
             rows = self._estimated(rollouts)

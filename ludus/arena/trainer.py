@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import torch
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.analyser import Watched
+from ludus.arena.analyser import AnalysedRollouts
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.config import ExperimentParameters, ExperimentSettings
 from ludus.arena.initialisation.loading import Loading
@@ -153,7 +153,7 @@ class TensorDictTrainer(Trainer):
 
     pretraining: Pretraining | None = None
     scenario_instance: ScenarioInstance
-    watched: Watched
+    watched: AnalysedRollouts
 
     if not TYPE_CHECKING:  # a type checker would otherwise accept every misspelt attribute
 

@@ -11,9 +11,9 @@ from ludus.core.counters import Counters
 from ludus.core.cursor import Cursor, read_frame, to_json
 from ludus.core.errors import PlanError, nearest
 from ludus.core.services import (
-    Display,
+    DisplayProtocol,
     Files,
-    Journal,
+    JournalProtocol,
     Keep,
     Log,
     MemoryJournal,
@@ -68,12 +68,12 @@ class Run:
         self.log: Log = NoLog()
         self.files: Files | None = None
         """Files of the run; None if it has no directory."""
-        self.journal: Callable[[str], Journal] = functools.cache(MemoryJournal)
+        self.journal: Callable[[str], JournalProtocol] = functools.cache(MemoryJournal)
         """Opens the journal of this name, the same one each time: for a stage's effects outside the run."""
         self.keep_model: Keep = keep_nothing
         self.recall_model: Recall = recall_nothing
         self.tell: Tell = tell_nobody
-        self.display: Display | None = None
+        self.display: DisplayProtocol | None = None
         self.device = "cpu"
         """Device that the session computes on, as torch names it."""
         self.decide: Callable[[Any], Any] = _as_decided_here

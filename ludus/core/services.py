@@ -83,7 +83,7 @@ class Files(Protocol):
     def append(self, name: str) -> Grows: ...
 
 
-class Journal(Protocol):
+class JournalProtocol(Protocol):
     """Keyed records of effects outside the run; a resume never truncates them."""
 
     def get(self, key: str) -> dict[str, Any] | None:
@@ -113,7 +113,7 @@ class MemoryJournal:
         self._records[key], _ = as_line(key, record, where=f"the journal '{self._name}'")
 
 
-class Display(Protocol):
+class DisplayProtocol(Protocol):
     """Displays the run during the walk; a context manager."""
 
     @property

@@ -25,7 +25,7 @@ from ludus.core.runtime import (
 )
 from ludus.core.services import (
     CHANGED,
-    Display,
+    DisplayProtocol,
     EvaluatorBeside,
     EvaluatorHere,
     Files,
@@ -212,7 +212,7 @@ class Trainer:
         return self.run.log if self.given_logger is None else self.given_logger
 
     @property
-    def display(self) -> Display | None:
+    def display(self) -> DisplayProtocol | None:
         """The display of the run during the walk; None before."""
         return self.run.display
 

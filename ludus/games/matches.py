@@ -19,7 +19,7 @@ from ludus.games.player import Player, ask, begin, num_moves
 _ASKED_EVERY = {"cuda": 8}
 
 
-class Moment(NamedTuple):
+class GameMoment(NamedTuple):
     """One move of all games."""
 
     role: str
@@ -42,7 +42,7 @@ def moments(
     max_turns: int,
     checked: Collection[str] | None = None,
     is_interrupted: Callable[[], bool] = lambda: False,
-) -> Iterator[Moment]:
+) -> Iterator[GameMoment]:
     """Play these new games to their end, or for this many turns of every role, and yield every move.
 
     The actions of the roles in `checked`, by default of all, are checked for legality. Raises Interrupted
@@ -60,7 +60,7 @@ def moments(
             is_checked = checked is None or role in checked
             actions = ask(players[role], game, state, role, generator, is_checked=is_checked)
             after, rewards_BR = game.step(state, role, actions)
-            yield Moment(role, actions, state, after, rewards_BR, over_B)
+            yield GameMoment(role, actions, state, after, rewards_BR, over_B)
             state = after
 
 

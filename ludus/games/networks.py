@@ -33,7 +33,7 @@ _WIDEST = 2**20
 _RESIDUAL = re.compile(r"r([1-9][0-9]*)")
 
 
-class Repeated(StrictConfig):
+class RepeatedLayer(StrictConfig):
     """A part of a net_arch, repeated."""
 
     repeat: Positive
@@ -42,9 +42,9 @@ class Repeated(StrictConfig):
     """The layers that are repeated."""
 
 
-Layer = Positive | Annotated[str, Field(min_length=1)] | Repeated
+Layer = Positive | Annotated[str, Field(min_length=1)] | RepeatedLayer
 NetArch = list[Layer]
-Repeated.model_rebuild()
+RepeatedLayer.model_rebuild()
 
 
 class _Read(StrictConfig):
@@ -128,7 +128,7 @@ def _flat(net_arch: Sequence[Layer], place: str) -> Iterator[tuple[str, int | st
     """Yield every element in order, with its position; repeated elements are yielded once per repetition."""
     for index, element in enumerate(net_arch):
         here = f"{place}.{index}"
-        if isinstance(element, Repeated):
+        if isinstance(element, RepeatedLayer):
             for _ in range(element.repeat):
                 yield from _flat(element.net_arch, f"{here}.net_arch")
         else:

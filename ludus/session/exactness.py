@@ -21,7 +21,7 @@ class RunExactness:
         self._trainer = trainer
         self.noted = ["it began with the state of another run"] if is_transplant else []
         """Reasons that stay, whatever the trainer reports later."""
-        self.of = proofs.Subject(None, None)
+        self.of = proofs.ProofSubject(None, None)
         """Identity of this run: a proof holds for nothing else."""
         self._by: str | None = None
 

@@ -53,7 +53,7 @@ class FileNote(_Checked):
     sha256: Sha256
 
 
-class Best(_Checked):
+class BestEntry(_Checked):
     """The best model so far; a trainer may add fields."""
 
     model_config = ConfigDict(extra="allow")
@@ -88,7 +88,7 @@ class FirstManifest(_Checked):
     exact: bool | Literal["proved", "expected", "no"]
     """`proved`, `expected` or `no`; true or false in older files."""
     inexact_because: list[str]
-    best: Best | None
+    best: BestEntry | None
     seal: Sha256
     """Hash of all other fields, so that no change goes undetected."""
 
@@ -103,9 +103,9 @@ class Manifest(FirstManifest):
     """Config that the run was trained with so far: all keys but its name and its settings."""
     log_hashes: dict[LogName, Sha256]
     """Hash of each append-only file up to its offset."""
-    more_bests: dict[ScoreName, Best] = {}
+    more_bests: dict[ScoreName, BestEntry] = {}
     """The best model by each further score, by the score's name."""
-    runners_up: list[Best] = []
+    runners_up: list[BestEntry] = []
     """The models kept besides the best ones, score by score, the best first."""
     proof: Proof | None = None
 

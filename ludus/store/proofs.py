@@ -32,7 +32,7 @@ KEY = "proof_key"
 
 
 @dataclass(frozen=True)
-class Subject:
+class ProofSubject:
     """Subject of a proof: a hash of everything that determines a run, and one of a script's files."""
 
     key: str | None
@@ -48,10 +48,12 @@ class Subject:
         return bool(proof["by"] == "overlap" and proof["code"] == self.code)
 
 
-def subject_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> Subject:
+def subject_of(
+    config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool
+) -> ProofSubject:
     """Return the subject of a proof of this run."""
     code = _digest({"files": sorted(_files(Path.cwd(), set()).values())}) if by_script else None
-    return Subject(key_of(config_hash, fingerprint, by_script=by_script), code)
+    return ProofSubject(key_of(config_hash, fingerprint, by_script=by_script), code)
 
 
 def key_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> str | None:

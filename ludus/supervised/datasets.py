@@ -60,7 +60,7 @@ class CollatedBatches(LoaderBatches):
 
 
 @dataclass(frozen=True)
-class Datasets:
+class SplitDatasets:
     """The training batches of a trainer and its evaluators."""
 
     dataset_name: str
@@ -110,11 +110,11 @@ def make_datasets(
     device: torch.device,
     *,
     has_evaluator: bool,
-) -> Datasets:
+) -> SplitDatasets:
     """Return the batches and evaluators of a script's own loaders, or of the config's data set."""
     sources, name = make_sources(config, loaders, has_evaluator=has_evaluator)
     train = _batches(config, sources["train"], device, is_training=True)
-    return Datasets(name, train, make_evaluators(config, sources, device))
+    return SplitDatasets(name, train, make_evaluators(config, sources, device))
 
 
 def make_sources(

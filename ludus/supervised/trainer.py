@@ -34,7 +34,7 @@ from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
 from ludus.supervised import build
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import Datasets, make_datasets, make_evaluators
+from ludus.supervised.datasets import SplitDatasets, make_datasets, make_evaluators
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.short_config import block_of, expand
 
@@ -183,7 +183,7 @@ class BaseTrainer(Trainer):
         self._prepare_observers()
         build.check_evaluator(self)
 
-    def _make_datasets(self) -> Datasets:
+    def _make_datasets(self) -> SplitDatasets:
         has_own = self.evaluator is not None
         return make_datasets(self.config, self.loaders, self.device, has_evaluator=has_own)
 

@@ -37,7 +37,7 @@ class Moment(Protocol):
 M = TypeVar("M", bound=Moment)
 
 
-class Episodes(Protocol[M]):
+class EpisodeSource(Protocol[M]):
     """Methods of an environment that are checked here; `ludus.arena.playing.environment` documents them."""
 
     handler: Handler
@@ -47,7 +47,7 @@ class Episodes(Protocol[M]):
     def step(self, moment: M, action_BAK: Tensor) -> Any: ...
 
 
-def check_episodes(environment: Episodes[M], *, num_symbols: int, iteration: int = 0) -> None:
+def check_episodes(environment: EpisodeSource[M], *, num_symbols: int, iteration: int = 0) -> None:
     """Fail with an AssertionError unless random episodes follow the protocol, round by round."""
     handler, moment = environment.handler, environment.begin(iteration)
     generator = torch.Generator().manual_seed(7)

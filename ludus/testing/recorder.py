@@ -10,7 +10,7 @@ from ludus.core.run import Run
 from ludus.core.trainer import Trainer
 
 
-class Recorder:
+class WalkRecorder:
     """Records every hook of a plan, with the counters at that moment; the record is its state."""
 
     def __init__(self, plan: Repeat) -> None:
@@ -39,6 +39,6 @@ def listen(trainer: Trainer) -> None:
 
     def prepare_and_listen(*, max_steps: int | None) -> None:
         prepare(max_steps=max_steps)
-        trainer.add(Recorder(trainer.plan()))
+        trainer.add(WalkRecorder(trainer.plan()))
 
     trainer.prepare = prepare_and_listen  # type: ignore[method-assign]

@@ -21,7 +21,7 @@ class Failed(LudusError):
     """A process failed by its own error, not by a kill."""
 
 
-class Subject(Protocol):
+class ContractSubject(Protocol):
     """Something that trains in its own process and can be killed there."""
 
     name: str

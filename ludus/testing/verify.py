@@ -27,7 +27,7 @@ from ludus.store.directory import last_ending, read_lines
 from ludus.store.local import LocalStorage
 from ludus.testing import trainers
 from ludus.testing.differences import differences
-from ludus.testing.subjects import Config, Failed, Script, Subject
+from ludus.testing.subjects import Config, ContractSubject, Failed, Script
 
 _POINTS = ("segments", "state", "tensors", "manifest", "renamed", "collected")
 _COLOURS = {Exact.PROVED: "green", Exact.EXPECTED: "yellow", Exact.NO: "red"}
@@ -88,7 +88,7 @@ class Campaign:
     """Compares one unbroken run with one that is killed repeatedly."""
 
     def __init__(
-        self, subject: Subject, root: Path, num_kills: int, seed: int, console: Console
+        self, subject: ContractSubject, root: Path, num_kills: int, seed: int, console: Console
     ) -> None:
         self._subject = subject
         self._unbroken, self._killed = root / "unbroken", root / "killed"

@@ -15,7 +15,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.analyser import Watched
+from ludus.arena.analyser import AnalysedRollouts
 from ludus.arena.build import build_scenario_instance
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.playing.distribution import TurnDistribution
@@ -208,7 +208,7 @@ def test_message_information_is_a_bit_where_symbols_give_the_label_away() -> Non
         type(small_arena()), {**small_arena().model_dump(), "analysers": [{"kind": "message_information"}]},
         source="test",
     ).analysers  # fmt: skip
-    watched = Watched(section)
+    watched = AnalysedRollouts(section)
     telling = played([REJECT] * 4, data=[0, 1, 2, 3], said=[2, 1, 2, 1])
     assert means(watched(*telling))["message_information/prover"] == pytest.approx(1.0)
     telling[0]["agents", "message_mask"][:, :, 1] = False
@@ -222,7 +222,7 @@ def test_an_analyser_that_returns_more_than_numbers_is_refused() -> None:
         def analyse(self, rollouts: object, environment: object) -> dict[str, Tensor]:
             return {"many": torch.zeros(3)}
 
-    watched = Watched([])
+    watched = AnalysedRollouts([])
     watched.analysers["wrong"] = Wrong()  # type: ignore[assignment]
     with pytest.raises(LudusError, match="the analyser wrong returned 'many' of shape"):
         watched(*played([REJECT], data=[0]))
@@ -236,7 +236,7 @@ def test_an_analyser_returns_the_same_names_each_time(names: list[str]) -> None:
         def analyse(self, rollouts: object, environment: object) -> dict[str, float]:
             return dict.fromkeys(self.names, 1.0)
 
-    watched, analyser = Watched([]), Sometimes()
+    watched, analyser = AnalysedRollouts([]), Sometimes()
     watched.analysers["sometimes"] = analyser  # type: ignore[assignment]
     first = watched(*played([REJECT], data=[0]))
     analyser.names = ["b", "a"]

@@ -157,7 +157,7 @@ def test_a_proof_is_kept_on_resume_only_for_what_it_was_of(
     trainer = RunExactness(toy_config("toy_standing"))
     told = {"inexact_because": [], "proof": {"by": by, "key": then[0], "code": then[1]}}
     exactness = standing_of_run.RunExactness(trainer, is_transplant=False)
-    exactness.of = proofs.Subject(*now)
+    exactness.of = proofs.ProofSubject(*now)
     exactness.take_up({**told, "exact": "proved"}, [])
     assert exactness.told()["exact"] == ("proved" if is_kept else "expected")
     exactness.take_up({**told, "exact": "proved", "proof": None}, [])

@@ -36,7 +36,7 @@ class TriggerConfig(StrictConfig):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class DriftVerdict:
     """The decision after a window."""
 
     retrain: bool
@@ -68,7 +68,7 @@ class Trigger:
         self.num_retrainings = 0
         """Number of retrainings since the last normal window."""
 
-    def look(self, window: Window) -> Verdict:
+    def look(self, window: Window) -> DriftVerdict:
         """Measure a window, and decide whether to retrain."""
         draws = generator(self._seed, "state", self.num_windows)
         found = [one.measure(window, draws) for one in self.estimators]
@@ -80,7 +80,7 @@ class Trigger:
             self.num_retrainings = 0
         is_wanted = self.num_high >= self._config.after_windows
         is_spent = is_wanted and self.num_retrainings >= self._config.max_consecutive
-        return Verdict(
+        return DriftVerdict(
             retrain=is_wanted and not is_spent,
             is_high=is_high,
             reasons=[one.why for one in found if one.why],

@@ -11,14 +11,14 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ludus.active.records import Record
+from ludus.active.records import RoundRecord
 from ludus.core.errors import LudusError
 from ludus.show.report.charts import text
 from ludus.show.report.curves import run_labels
 from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun
 
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound=RoundRecord)
 
 
 def numbered(run: ReportedRun, folder: str, pattern: str) -> list[str]:

@@ -44,12 +44,12 @@ def logme(features: Array, targets: Array, regression: bool = False) -> float:
                 f"the targets are {tuple(given.shape)}; give finite numbers for each of {len(features_ND)}"
                 " examples"
             )
-        return float(_evidences(features_ND, Numbers(given.reshape(len(given), -1))).mean())
+        return float(_evidences(features_ND, Evidence(given.reshape(len(given), -1))).mean())
     classes_N = classes(targets, len(features_ND), device)
     return float(_evidences(features_ND, OneHot(classes_N)).mean())
 
 
-class Numbers:
+class Evidence:
     """Targets that are numbers."""
 
     def __init__(self, targets_NK: Tensor) -> None:
@@ -75,7 +75,7 @@ class OneHot:
         return sums_KR.index_add_(0, self._places_N, matrix_NR).t()
 
 
-def _evidences(features_ND: Tensor, targets: Numbers | OneHot) -> Tensor:
+def _evidences(features_ND: Tensor, targets: Evidence | OneHot) -> Tensor:
     """Return the (K,) mean log evidences, each at its own best alpha and beta."""
     count, width = features_ND.shape
     squares_R, products_RK, rest_K = _decomposed(features_ND, targets)
@@ -139,7 +139,7 @@ def _greatest(squares_R1: Tensor, targets_RK: Tensor, count: int) -> Tensor:
     return evidence((low_K + high_K) / 2)
 
 
-def _decomposed(features_ND: Tensor, targets: Numbers | OneHot) -> tuple[Tensor, Tensor, Tensor]:
+def _decomposed(features_ND: Tensor, targets: Evidence | OneHot) -> tuple[Tensor, Tensor, Tensor]:
     """Return squared singular values, (R, K) products of left vectors with targets, and residuals."""
     count, width = features_ND.shape
     low, high = torch.aminmax(features_ND)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ludus.active.drift.shifts import Simulator, StreamEnded
 from ludus.active.stream.config import StreamConfig
-from ludus.active.stream.judge import Judge
+from ludus.active.stream.judge import StreamJudge
 from ludus.active.stream.link import Link, Requests, Stopped
 from ludus.active.stream.predictor import Predictor
 from ludus.active.stream.retrainer import training_pool
@@ -57,7 +57,7 @@ class Edge:
         self.simulator = Simulator(
             self._targets_N, shift, num_classes=num_classes, seed=config.seed
         )
-        self._judge = Judge(config.state_estimation, self._ask, seed=config.seed)
+        self._judge = StreamJudge(config.state_estimation, self._ask, seed=config.seed)
         self._predictor = Predictor(config.features_layer, storage)
         self.rows_N = torch.empty(0, dtype=torch.int64)
         """The latest examples, oldest first."""

@@ -16,7 +16,7 @@ Ask = Callable[[str, Mapping[str, Any], Mapping[str, Tensor]], Message | None]
 """Ask the datacenter; None if it is gone."""
 
 
-class Judge:
+class StreamJudge:
     """Decides for each window whether to retrain, by its own trigger or the datacenter's; a part."""
 
     def __init__(self, estimation: TriggerConfig | None, ask: Ask, *, seed: int) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ludus.active.stream.config import LinkConfig
 from ludus.active.stream.datacenter import Datacenter
-from ludus.active.stream.wire import Connection, LinkLost, Message
+from ludus.active.stream.wire import LinkLost, Message, WireConnection
 from ludus.core.errors import LudusError
 
 Tensors = Mapping[str, Tensor]
@@ -31,7 +31,7 @@ class LoopbackLink:
 
     def __init__(self, config: LinkConfig) -> None:
         self._config, self._secret = config, config.secret()
-        self._connection: Connection | None = None
+        self._connection: WireConnection | None = None
 
     def ask(self, kind: str, header: Mapping[str, Any], tensors: Tensors) -> Message:
         """Return the answer to a message."""
@@ -49,7 +49,7 @@ class LoopbackLink:
             raise LudusError(f"the datacenter refused: {answer.header.get('why')}")
         return answer
 
-    def _connected(self) -> Connection:
+    def _connected(self) -> WireConnection:
         config = self._config
         try:
             end = socket.create_connection(("127.0.0.1", config.port), config.timeout_seconds)
@@ -57,7 +57,7 @@ class LoopbackLink:
             raise LinkLost(
                 f"nobody answers on 127.0.0.1:{config.port} ({error.strerror or error})"
             ) from None
-        return Connection(
+        return WireConnection(
             end, role="edge", secret=self._secret, max_bytes=config.max_message_bytes,
             timeout=config.timeout_seconds,
         )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ludus.active.stream.config import LinkConfig
 from ludus.active.stream.datacenter import Datacenter
-from ludus.active.stream.wire import Connection, LinkLost, Message, WireError
+from ludus.active.stream.wire import LinkLost, Message, WireConnection, WireError
 from ludus.core.errors import LudusError
 
 _MOST_EDGES = 8
@@ -60,7 +60,7 @@ class Server:
     def _attend(self, end: socket.socket) -> None:
         link = self._link
         try:
-            connection = Connection(
+            connection = WireConnection(
                 end, role="datacenter", secret=self._secret, max_bytes=link.max_message_bytes,
                 timeout=min(link.timeout_seconds, _GREETING_SECONDS),
             )  # fmt: skip
@@ -83,7 +83,7 @@ class Server:
             end.close()
             self._places.release()
 
-    def _talk(self, connection: Connection) -> bool:
+    def _talk(self, connection: WireConnection) -> bool:
         """Answer an edge until it disconnects; return whether it has finished its stream."""
         while not self.is_over.is_set():
             message = connection.receive(_IDLE_SECONDS)

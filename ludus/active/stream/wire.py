@@ -54,7 +54,7 @@ class Message(NamedTuple):
     tensors: Mapping[str, Tensor]
 
 
-class Connection:
+class WireConnection:
     """One end of a connection, once both sides have proved that they know the secret."""
 
     def __init__(

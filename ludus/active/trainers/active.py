@@ -40,7 +40,7 @@ from ludus.seeds import forked
 from ludus.session.logger import WriteLog
 from ludus.supervised.build import named_in_full
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import Datasets, make_evaluators, make_sources
+from ludus.supervised.datasets import SplitDatasets, make_evaluators, make_sources
 from ludus.supervised.short_config import block_of
 from ludus.supervised.trainer import BaseTrainer
 
@@ -152,7 +152,7 @@ class ActiveTrainer(BaseTrainer):
         )  # fmt: skip
         self._renew()
 
-    def _make_datasets(self) -> Datasets:
+    def _make_datasets(self) -> SplitDatasets:
         config, has_evaluator = self.config, self.evaluator is not None
         sources, name = make_sources(config, self.loaders, has_evaluator=has_evaluator)
         self.examples = PoolExamples(
@@ -182,7 +182,7 @@ class ActiveTrainer(BaseTrainer):
                 "'stopping.target_accuracy' is measured on validation data, and there is none; set"
                 " data.validation_fraction, give a val_loader, or set it to null"
             )
-        return Datasets(name, train, make_evaluators(config, sources, self.device))
+        return SplitDatasets(name, train, make_evaluators(config, sources, self.device))
 
     def _make_model(self) -> Model:
         self.candidates.build(

@@ -23,7 +23,7 @@ from ludus.seeds import derive, generator
 
 
 @dataclass(frozen=True)
-class Moment:
+class ProtocolMoment:
     """The state of the episodes before a step."""
 
     step: int
@@ -48,7 +48,7 @@ class Moment:
 class Stepped(NamedTuple):
     """The result of a step."""
 
-    moment: Moment
+    moment: ProtocolMoment
     rewards: Tensor
     """(B, A)."""
     done: Tensor
@@ -74,14 +74,14 @@ class Environment(ABC):
     """
 
     @abstractmethod
-    def begin(self, iteration: int) -> Moment:
+    def begin(self, iteration: int) -> ProtocolMoment:
         """Return the first moment of an iteration's episodes."""
 
     @abstractmethod
-    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+    def step(self, moment: ProtocolMoment, action_BAK: Tensor) -> Stepped:
         """Return the result of the actions of all agents."""
 
-    def is_over(self, moment: Moment) -> bool:
+    def is_over(self, moment: ProtocolMoment) -> bool:
         """Return whether all episodes are over, where the host knows without waiting for the device."""
         return False
 
@@ -143,11 +143,11 @@ class MessageEnvironment(Environment):
         source = generator(self._seed, f"arena/{self._name}/order", number)
         return torch.randperm(len(self.dataset), generator=source)
 
-    def begin(self, iteration: int) -> Moment:
+    def begin(self, iteration: int) -> ProtocolMoment:
         """Return the first moment of an iteration's episodes."""
         return self.begin_with(self.data_index(iteration), iteration)
 
-    def begin_with(self, index_B: Tensor, iteration: int) -> Moment:
+    def begin_with(self, index_B: Tensor, iteration: int) -> ProtocolMoment:
         """Return the first moment of episodes about these data."""
         source = torch.Generator().manual_seed(
             derive(self._seed, f"arena/{self._name}/episode", iteration)
@@ -170,7 +170,7 @@ class MessageEnvironment(Environment):
         history_BRC: Tensor,
         over_B: Tensor,
         hidden: dict[str, Tensor],
-    ) -> Moment:
+    ) -> ProtocolMoment:
         kept = {
             "index": index_B,
             "message_history": history_BRC,
@@ -185,9 +185,9 @@ class MessageEnvironment(Environment):
             decision_BA = torch.zeros_like(decision_BA)
         seen = {**data, "message_history": history_BRC, "round": kept["round"]}
         acting = () if is_last else self._acting[at]
-        return Moment(index, seen, kept, decision_BA, message_BAC, acting, over_B, hidden)
+        return ProtocolMoment(index, seen, kept, decision_BA, message_BAC, acting, over_B, hidden)
 
-    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+    def step(self, moment: ProtocolMoment, action_BAK: Tensor) -> Stepped:
         """Return the result of the actions of all agents."""
         handler, hidden = self.handler, moment.hidden
         outcome = handler.step(moment.step, action_BAK, hidden["y"], moment.over, hidden["seed"])
@@ -202,7 +202,7 @@ class MessageEnvironment(Environment):
         successor = {**following.kept, "verdict": outcome.verdict}
         return Stepped(following, outcome.rewards, ends_B, ends_B, successor)
 
-    def _heard(self, moment: Moment, said_BAC: Tensor) -> Tensor:
+    def _heard(self, moment: ProtocolMoment, said_BAC: Tensor) -> Tensor:
         """Return the message history with this round's messages."""
         mask_BAC = moment.message_mask
         # At most one agent speaks in a channel, so the maximum is its symbol.

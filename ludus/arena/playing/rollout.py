@@ -15,7 +15,7 @@ from torch import Tensor
 from ludus.arena.agents.combined import AGENTS, CombinedAgents
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.playing.distribution import TurnDistribution
-from ludus.arena.playing.environment import Environment, Moment
+from ludus.arena.playing.environment import Environment, ProtocolMoment
 from ludus.core.errors import Interrupted
 
 Choose = Callable[[TurnDistribution], Tensor]
@@ -30,7 +30,7 @@ def sampled(seed: int, device: torch.device) -> Choose:
 def roll_out(
     agents: CombinedAgents,
     environment: Environment,
-    moment: Moment,
+    moment: ProtocolMoment,
     choose: Choose,
     *,
     num_steps: int | None = None,

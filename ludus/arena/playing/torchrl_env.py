@@ -22,7 +22,7 @@ from ludus.arena.libraries import (
     TensorDictBase,
     Unbounded,
 )
-from ludus.arena.playing.environment import MessageEnvironment, Moment
+from ludus.arena.playing.environment import MessageEnvironment, ProtocolMoment
 from ludus.core.errors import LudusError
 
 
@@ -40,7 +40,7 @@ class ArenaEnv(EnvBase):
         super().__init__(device=environment.device, batch_size=size)
         self.environment = environment
         self._iteration = 0
-        self._moment: Moment | None = None
+        self._moment: ProtocolMoment | None = None
         self._make_specs(num_symbols)
 
     def _make_specs(self, num_symbols: int) -> None:
@@ -86,7 +86,7 @@ class ArenaEnv(EnvBase):
         own = Composite(**specs, shape=(B, A), device=self.device)
         return Composite(agents=own, shape=(B,), device=self.device)
 
-    def _seen(self, moment: Moment) -> dict[str, Any]:
+    def _seen(self, moment: ProtocolMoment) -> dict[str, Any]:
         masks = TensorDict(
             {"decision_mask": moment.decision_mask, "message_mask": moment.message_mask},
             batch_size=[*self.batch_size, len(self.environment.agent_names)],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.evaluation import Evaluation
+from ludus.arena.evaluation import ProtocolEvaluation
 from ludus.arena.libraries import TensorDict
-from ludus.arena.playing.environment import Environment, MessageEnvironment, Moment
+from ludus.arena.playing.environment import Environment, MessageEnvironment, ProtocolMoment
 from ludus.arena.playing.rollout import roll_out
 from ludus.arena.scenario import Scenario
 from ludus.config.registry import find
@@ -14,7 +14,7 @@ from ludus.config.sections import kind_of
 _VERDICTS = ("rejects", "accepts", "goes on")
 
 
-def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str]:
+def told(agents: CombinedAgents, evaluation: ProtocolEvaluation, index: int) -> list[str]:
     """Return test episode number `index` as lines."""
     environment = evaluation.instance.test_environment
     iteration, place = divmod(index, environment.num_envs)
@@ -34,7 +34,10 @@ def told(agents: CombinedAgents, evaluation: Evaluation, index: int) -> list[str
 
 
 def _messages_told(
-    environment: MessageEnvironment, evaluation: Evaluation, moment: Moment, rollouts: TensorDict
+    environment: MessageEnvironment,
+    evaluation: ProtocolEvaluation,
+    moment: ProtocolMoment,
+    rollouts: TensorDict,
 ) -> list[str]:
     section, handler = evaluation.config.scenario, environment.handler
     scenario: Scenario = find("scenario", kind_of(section))(section)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from ludus.arena.playing.environment import Environment, Moment, Stepped
+from ludus.arena.playing.environment import Environment, ProtocolMoment, Stepped
 from ludus.arena.protocol import ProtocolHandler, Turn, VerifierParameters
 from ludus.core.errors import LudusError
 
@@ -67,13 +67,13 @@ class NoEpisodes(Environment):
     def __init__(self, agent_names: Sequence[str]) -> None:
         self.agent_names = tuple(agent_names)
 
-    def begin(self, iteration: int) -> Moment:
+    def begin(self, iteration: int) -> ProtocolMoment:
         """Raise LudusError."""
         raise LudusError(
             "agents that are trained alone play no episodes; train them under a protocol for that"
         )
 
-    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+    def step(self, moment: ProtocolMoment, action_BAK: Tensor) -> Stepped:
         """Raise LudusError."""
         raise LudusError(
             "agents that are trained alone play no episodes; train them under a protocol for that"

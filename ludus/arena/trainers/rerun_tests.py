@@ -45,7 +45,7 @@ class RerunTestsParameters(TrainerConfig):
             yield "'models' is empty and 'checkpoints' is false, so there is nothing to test; set one"
 
 
-class Model(NamedTuple):
+class KeptModel(NamedTuple):
     """A model to test."""
 
     name: str
@@ -59,9 +59,9 @@ class Queue:
     meanwhile."""
 
     def __init__(self) -> None:
-        self.models: list[Model] = []
+        self.models: list[KeptModel] = []
 
-    def at(self, place: int) -> Model:
+    def at(self, place: int) -> KeptModel:
         """Return the model at this index."""
         if place >= len(self.models):
             raise CheckpointError(
@@ -81,7 +81,7 @@ class Queue:
             if not isinstance(row, list) or len(row) != 2:
                 raise states.StateError("models", "is no list of names and counters")
             line = {"name": row[0], "counters": row[1]}
-            found.append(Model(states.text(line, "name"), states.counts(line, "counters")))
+            found.append(KeptModel(states.text(line, "name"), states.counts(line, "counters")))
         self.models = found
 
 
@@ -128,7 +128,7 @@ class RerunTests(Trainer):
         self._queue = Queue()
         self._listed()
 
-    def _listed(self) -> list[Model]:
+    def _listed(self) -> list[KeptModel]:
         """Return the models to test; raise ConfigError where there are none."""
         found = [*_kept(self._storage)]
         if self.config.models is not None:
@@ -142,7 +142,7 @@ class RerunTests(Trainer):
             )
         return sorted(found, key=lambda one: (one.counters.get("opt_steps", 0), one.name))
 
-    def _named(self, name: str, found: list[Model]) -> Model:
+    def _named(self, name: str, found: list[KeptModel]) -> KeptModel:
         models = {one.name: one for one in _kept(self._storage, with_copies=True)}
         if f"models/{name}" not in models:
             there = ", ".join(one.name.removeprefix("models/") for one in found) or "none"
@@ -184,7 +184,7 @@ class RerunTests(Trainer):
         run.record({f"test/{name.removeprefix('eval/')}": one for name, one in found.items()})
         run.log.write(run)
 
-    def _read(self, model: Model) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
+    def _read(self, model: KeptModel) -> tuple[Mapping[str, Tensor], Mapping[str, Any]]:
         """Return the weights, and the metadata of a kept model."""
         folder, _, name = model.name.partition("/")
         try:
@@ -204,14 +204,16 @@ class RerunTests(Trainer):
         self._tested.close()
 
 
-def _kept(storage: Storage, *, with_copies: bool = False) -> Iterator[Model]:
+def _kept(storage: Storage, *, with_copies: bool = False) -> Iterator[KeptModel]:
     """Yield the models of a run; those that are copies of others only `with_copies`."""
     for name in sorted(storage.names("models")):
         if storage.exists(f"models/{name}/model.json"):
             _, about = read_model(storage, f"models/{name}")
             is_copy = about.get("model", f"models/{name}") != f"models/{name}"
             if with_copies or not is_copy:
-                yield Model(f"models/{name}", _counters(about, f"{storage.place}/models/{name}"))
+                yield KeptModel(
+                    f"models/{name}", _counters(about, f"{storage.place}/models/{name}")
+                )
 
 
 def _counters(about: Mapping[str, Any], place: str) -> dict[str, int]:
@@ -224,7 +226,7 @@ def _counters(about: Mapping[str, Any], place: str) -> dict[str, int]:
         ) from None
 
 
-def _checkpoints(storage: Storage) -> Iterator[Model]:
+def _checkpoints(storage: Storage) -> Iterator[KeptModel]:
     for number in numbers(storage):
         state = checkpoint.read(storage, number, may_lose_best=True).state
-        yield Model(f"checkpoints/{number:010d}", dict(state["run"]["counters"]))
+        yield KeptModel(f"checkpoints/{number:010d}", dict(state["run"]["counters"]))

@@ -24,7 +24,7 @@ from ludus.nn.schedules import ScheduleSection, highest, too_long
 ROLES = ("host", "agent")
 
 
-class ExplorationConfig(StrictConfig):
+class RoleExplorationConfig(StrictConfig):
     """Exploration: how often a role plays a random legal move while its games are collected."""
 
     initial: Share
@@ -74,7 +74,7 @@ class RoleConfig(StrictConfig):
     """The discount factor, per turn of the role."""
     replay_capacity: Positive
     """The capacity of the replay buffer in transitions; the oldest are overwritten."""
-    exploration: ExplorationConfig
+    exploration: RoleExplorationConfig
     """The exploration rate while the role's games are collected."""
     optimizer: OptimizerSection
     """The optimizer."""

@@ -46,7 +46,7 @@ class PolicyPlayer:
         return distribution.to_env(distribution.draw(outputs_BA, log_std, drawn_BK))
 
 
-class Evaluation:
+class GameEvaluation:
     """Plays the games of an evaluation, the same ones every time."""
 
     def __init__(self, config: FusedPpoConfig, game: FusedGame, device: torch.device) -> None:

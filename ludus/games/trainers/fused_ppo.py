@@ -29,7 +29,7 @@ from ludus.games.ppo.actor_critic import (
 )
 from ludus.games.ppo.collect import collect
 from ludus.games.ppo.config import FusedPpoConfig
-from ludus.games.ppo.evaluate import Evaluation, PolicyPlayer
+from ludus.games.ppo.evaluate import GameEvaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.past import PastPlayers, meeting
@@ -103,7 +103,7 @@ class PPOTrainer(Trainer):
             self.pending_rollout = PendingRollout(
                 config, game, width=self.ppo.width, device=self.device
             )
-        self.evaluation = Evaluation(config, game, self.device)
+        self.evaluation = GameEvaluation(config, game, self.device)
         self.judge = self.evaluation.judge()
         self.rate = Schedule(
             config.learning_rate_schedule,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ludus.active.drift.trigger import TriggerConfig
-from ludus.active.stream.judge import Judge
+from ludus.active.stream.judge import StreamJudge
 from ludus.active.stream.wire import LinkLost, Message
 from ludus.config.sections import validate
 from ludus.core.errors import CheckpointError
@@ -94,7 +94,7 @@ def test_what_a_judge_owes_is_in_its_state(owed: bool | None) -> None:
         asked.append((kind, dict(header)))
         return None
 
-    one, other = Judge(None, ask, seed=0), Judge(None, ask, seed=0)
+    one, other = StreamJudge(None, ask, seed=0), StreamJudge(None, ask, seed=0)
     if owed is not None:
         one.reset(is_retrained=owed)
     other.load_state_dict(one.state_dict())
@@ -110,7 +110,7 @@ def test_an_edge_that_judges_itself_owes_nothing(is_retrained: bool) -> None:
     def ask(*given: Any) -> None:
         raise AssertionError
 
-    one = Judge(validate(TriggerConfig, ONCE, source="test"), ask, seed=0)
+    one = StreamJudge(validate(TriggerConfig, ONCE, source="test"), ask, seed=0)
     one.reset(is_retrained=is_retrained)
     assert one.state_dict()["trigger"]["num_retrainings"] == 1
     assert one.state_dict()["owed"] is None

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ludus.active.stream import wire
 from ludus.active.stream.datacenter import Datacenter
-from ludus.active.stream.wire import Connection, LinkLost
+from ludus.active.stream.wire import LinkLost, WireConnection
 from ludus.config.registry import find
 from ludus.core.errors import LudusError
 from ludus.nn.model import Model
@@ -67,10 +67,10 @@ def soon(is_true: Callable[[], bool]) -> bool:
     return is_true()
 
 
-def raw(server: Any) -> tuple[socket.socket, Connection]:
+def raw(server: Any) -> tuple[socket.socket, WireConnection]:
     """Return a connection of a peer that knows the secret, and its socket."""
     end = socket.create_connection(("127.0.0.1", server._link.port))
-    return end, Connection(
+    return end, WireConnection(
         end, role="edge", secret=SECRET.encode(), max_bytes=10_000_000, timeout=60.0
     )
 
@@ -287,7 +287,7 @@ def test_messages_in_another_order_are_dropped(tmp_path: Path) -> None:
     with serving(tmp_path, told) as (server, _):
         end: Any = Reordering(socket.create_connection(("127.0.0.1", server._link.port)))
         with end.end:
-            one = Connection(
+            one = WireConnection(
                 end, role="edge", secret=SECRET.encode(), max_bytes=10_000, timeout=60.0
             )
             end.holds = True

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import torch
 
-from ludus.active.stream.wire import Connection, LinkLost, WireError
+from ludus.active.stream.wire import LinkLost, WireConnection, WireError
 from ludus.core.errors import LudusError
 
 SECRET = b"a secret of some length"
 
 
-def connect(end: socket.socket, role: Any, secret: bytes = SECRET, **more: Any) -> Connection:
-    return Connection(
+def connect(end: socket.socket, role: Any, secret: bytes = SECRET, **more: Any) -> WireConnection:
+    return WireConnection(
         end, role=role, secret=secret, **{"max_bytes": 10_000, "timeout": 2.0, **more}
     )
 
@@ -52,7 +52,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 @pytest.fixture
-def both(ends: tuple[socket.socket, socket.socket]) -> tuple[Connection, Connection]:
+def both(ends: tuple[socket.socket, socket.socket]) -> tuple[WireConnection, WireConnection]:
     join = in_thread(lambda: connect(ends[1], "datacenter"))
     edge = connect(ends[0], "edge")
     return edge, join()
@@ -60,7 +60,7 @@ def both(ends: tuple[socket.socket, socket.socket]) -> tuple[Connection, Connect
 
 @pytest.mark.covers("003-S7")
 def test_a_message_arrives_with_its_header_and_tensors(
-    both: tuple[Connection, Connection],
+    both: tuple[WireConnection, WireConnection],
 ) -> None:
     edge, center = both
     sent = {"a": torch.arange(6).reshape(2, 3), "b": torch.tensor(1.5, dtype=torch.bfloat16)}
@@ -170,7 +170,7 @@ def test_a_message_sent_again_or_changed_or_sent_back_is_dropped(
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_is_read(
-    both: tuple[Connection, Connection], ends: tuple[socket.socket, socket.socket]
+    both: tuple[WireConnection, WireConnection], ends: tuple[socket.socket, socket.socket]
 ) -> None:
     ends[0].sendall(struct.pack(">IQ", 10, 1 << 60))
     with pytest.raises(WireError, match=r"announced, more than link\.max_message_bytes, 10000"):
@@ -180,7 +180,7 @@ def test_a_message_that_is_too_large_is_refused_before_it_is_read(
 
 
 def test_a_header_that_is_too_large_is_refused_before_it_is_read(
-    both: tuple[Connection, Connection], ends: tuple[socket.socket, socket.socket]
+    both: tuple[WireConnection, WireConnection], ends: tuple[socket.socket, socket.socket]
 ) -> None:
     ends[0].sendall(struct.pack(">IQ", (1 << 32) - 1, 0))
     with pytest.raises(WireError, match="was announced"):
@@ -219,7 +219,7 @@ def test_what_is_no_json_is_a_sentence(
 
 
 def test_a_message_that_breaks_off_is_told(
-    both: tuple[Connection, Connection], ends: tuple[socket.socket, socket.socket]
+    both: tuple[WireConnection, WireConnection], ends: tuple[socket.socket, socket.socket]
 ) -> None:
     ends[0].sendall(struct.pack(">IQ", 100, 0) + b"{")
     ends[0].close()
@@ -228,7 +228,7 @@ def test_a_message_that_breaks_off_is_told(
 
 
 def test_a_message_that_does_not_go_on_is_given_up(
-    both: tuple[Connection, Connection], ends: tuple[socket.socket, socket.socket]
+    both: tuple[WireConnection, WireConnection], ends: tuple[socket.socket, socket.socket]
 ) -> None:
     both[1].timeout = 0.1
     ends[0].sendall(struct.pack(">IQ", 100, 0))
@@ -236,7 +236,7 @@ def test_a_message_that_does_not_go_on_is_given_up(
         both[1].receive()
 
 
-def test_tensors_that_are_none_are_a_sentence(both: tuple[Connection, Connection]) -> None:
+def test_tensors_that_are_none_are_a_sentence(both: tuple[WireConnection, WireConnection]) -> None:
     from ludus.active.stream import wire
 
     for data in (b"junk", b"\x00" * 8, struct.pack("<Q", 1 << 40) + b"{}", b"\x80\x04K\x01."):

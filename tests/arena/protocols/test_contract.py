@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ludus.arena.playing.environment import MessageEnvironment, Moment, Stepped
+from ludus.arena.playing.environment import MessageEnvironment, ProtocolMoment, Stepped
 from ludus.arena.protocol import Outcome, ProtocolHandler, Turn
 from ludus.arena.protocols._table import (
     MerlinArthur,
@@ -214,7 +214,7 @@ def test_a_slot_that_is_named_after_the_other_prover_is_caught() -> None:
 class _Loud(MessageEnvironment):
     """Writes down what is said in episodes that are over."""
 
-    def _heard(self, moment: Moment, said_BAC: Tensor) -> Tensor:
+    def _heard(self, moment: ProtocolMoment, said_BAC: Tensor) -> Tensor:
         speaks_BAC = self.handler.speakers(moment.step, moment.hidden["seed"])
         history_BRC = moment.seen["message_history"].clone()
         history_BRC[:, moment.step] = torch.where(speaks_BAC, said_BAC, -1).amax(1)
@@ -224,16 +224,16 @@ class _Loud(MessageEnvironment):
 class _Immortal(MessageEnvironment):
     """Never says that an episode is over."""
 
-    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+    def step(self, moment: ProtocolMoment, action_BAK: Tensor) -> Stepped:
         stepped = super().step(moment, action_BAK)
         going = {**vars(stepped.moment), "over": moment.over & False}
-        return stepped._replace(moment=Moment(**going))
+        return stepped._replace(moment=ProtocolMoment(**going))
 
 
 class _Indiscreet(MessageEnvironment):
     """Shows the labels."""
 
-    def begin(self, iteration: int) -> Moment:
+    def begin(self, iteration: int) -> ProtocolMoment:
         moment = super().begin(iteration)
         moment.seen["y"] = moment.hidden["y"]
         return moment
@@ -242,9 +242,9 @@ class _Indiscreet(MessageEnvironment):
 class _Forgetful(MessageEnvironment):
     """Lets a forced decision count as the agent's own."""
 
-    def begin(self, iteration: int) -> Moment:
+    def begin(self, iteration: int) -> ProtocolMoment:
         moment = super().begin(iteration)
-        return Moment(**{**vars(moment), "decision_mask": moment.decision_mask | True})
+        return ProtocolMoment(**{**vars(moment), "decision_mask": moment.decision_mask | True})
 
 
 @pytest.mark.parametrize(

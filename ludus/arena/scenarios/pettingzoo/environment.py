@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ludus.arena.libraries import TensorDictBase
-from ludus.arena.playing.environment import Environment, Moment, Stepped
+from ludus.arena.playing.environment import Environment, ProtocolMoment, Stepped
 from ludus.arena.playing.parallel_env import AnyParallelEnv
 from ludus.arena.scenarios.pettingzoo.slot import Slot
 from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec
@@ -65,7 +65,7 @@ class ParallelEnvironment(Environment):
             for index in range(self.num_envs)
         ]
 
-    def begin(self, iteration: int) -> Moment:
+    def begin(self, iteration: int) -> ProtocolMoment:
         """Return the first moment of an iteration's episodes; envs that were closed are made again."""
         self._slots = self._slots or self._made()
         seen_BAO = np.zeros(self._shape, np.float32)
@@ -79,11 +79,11 @@ class ParallelEnvironment(Environment):
         seed = derive(self._seed, name, iteration) % 2**31
         slot.begin(seed, iteration, episode, seen_AO)
 
-    def _moment(self, step: int, seen_BAO: np.ndarray) -> Moment:
+    def _moment(self, step: int, seen_BAO: np.ndarray) -> ProtocolMoment:
         seen = self._seen(seen_BAO)
         acts_BA = torch.from_numpy(np.stack([slot.is_there_A for slot in self._slots]))
         acts_BA = acts_BA.to(self._device)
-        return Moment(
+        return ProtocolMoment(
             step=step,
             seen=seen,
             kept=seen,
@@ -98,7 +98,7 @@ class ParallelEnvironment(Environment):
     def _seen(self, seen_BAO: np.ndarray) -> dict[str, Tensor]:
         return {OBSERVATION: torch.from_numpy(seen_BAO).to(self._device), **self._still}
 
-    def step(self, moment: Moment, action_BAK: Tensor) -> Stepped:
+    def step(self, moment: ProtocolMoment, action_BAK: Tensor) -> Stepped:
         """Return the result of the actions of all agents."""
         B, A, _ = self._shape
         after_BAO, next_BAO = np.zeros(self._shape, np.float32), np.zeros(self._shape, np.float32)
@@ -120,7 +120,7 @@ class ParallelEnvironment(Environment):
         rewards = torch.from_numpy(rewards_BA).to(device)
         return Stepped(following, rewards, done_BA, terminated_BA, self._seen(after_BAO))
 
-    def is_over(self, moment: Moment) -> bool:
+    def is_over(self, moment: ProtocolMoment) -> bool:
         """Return whether every env has played its episode."""
         return all(slot.has_ended() for slot in self._slots)
 
