@@ -86,7 +86,7 @@ class Objective(LossModule):
         estimator = GAE(value_network=self.critic_network, **hyperparams)
         known = ("value", "reward", "done", "terminated", "advantage", "value_target")
         estimator.set_keys(**{name: KEYS[name] for name in known})
-        self.value_estimator = estimator
+        inherited(estimator)
         return self
 
     def error(self, values: Tensor, targets: Tensor) -> Tensor:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import torch
 
-from ludus.arena.objectives.objective import standardised
+import ludus
+from ludus.arena.libraries import GAE, ValueEstimators
+from ludus.arena.objectives.objective import Objective, standardised
+from tests.arena.objectives.rows import prepared
 
 
 def test_values_come_out_with_mean_0_and_deviation_1_over_the_rows_that_count() -> None:
@@ -25,3 +28,11 @@ def test_a_single_value_that_counts_comes_out_as_0() -> None:
     found = standardised(values, torch.tensor([[True], [False]]))
     assert float(found[0]) == 0.0
     assert torch.isfinite(found).all()
+
+
+def test_a_loss_of_ones_own_has_the_estimator_that_it_was_given() -> None:
+    objective = Objective()
+    objective.critic_network = ludus.make_critic(prepared("vanilla_ppo").agents)
+    objective.make_value_estimator(ValueEstimators.GAE, gamma=0.9, lmbda=0.8)
+    assert isinstance(objective.value_estimator, GAE)
+    assert "_value_estimator.gamma" in dict(objective.named_buffers())
