@@ -22,6 +22,7 @@ from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.core.services import Files
 from ludus.data.batches.memory import Batches
 from ludus.nn.model import CLASS_LOSSES, Inputs, Model
+from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive, forked
 from ludus.show.terminal import warn
 from ludus.store.strict_json import dump_json
@@ -184,12 +185,9 @@ class Candidates:
     def _as_begun(self) -> Iterator[None]:
         """Give the model in use its initial weights inside the block."""
         model = self.models[self.chosen]
-        own = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        self._begun.put_back(self.chosen, model)
-        try:
+        with restored(model, what=["state"]):
+            self._begun.put_back(self.chosen, model)
             yield
-        finally:
-            model.load_state_dict(own)
 
     def metrics(self, selection: Selection | None) -> dict[str, float]:
         """Return the scores by name."""
