@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -604,3 +606,47 @@ def test_an_error_of_the_data_set_itself_keeps_its_type_and_traceback() -> None:
         batches.next()
     raised = RuntimeError("Caught RuntimeError in DataLoader worker process 0.\nRuntimeError: x")
     assert sentence_of(raised) is raised
+
+
+class Leftover:
+    """Garbage, once nothing else refers to it: it says in which process it is collected."""
+
+    def __init__(self, path: Path) -> None:
+        self.itself, self.path = self, path
+
+    def __del__(self) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+
+class Collecting(Dataset[int]):
+    """A data set whose worker collects garbage."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> int:
+        gc.collect()
+        return index
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_a_worker_does_not_free_what_was_garbage_in_the_run(
+    is_frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    gc.unfreeze()
+    if is_frozen:
+        gc.freeze()
+    path = tmp_path / "collected"
+    Leftover(path)
+    batches = make_batches(
+        Collecting(), batch_size=1, shuffle=False, drop_last=False, workers=1, seed=0,
+        device=torch.device("cpu"),
+    )  # fmt: skip
+    batches.start(0)
+    assert [int(batches.next()) for _ in range(2)] == [0, 1]
+    batches.close()
+    gc.collect()
+    assert path.read_text().split() == [str(os.getpid())]
+    assert bool(gc.get_freeze_count()) == is_frozen

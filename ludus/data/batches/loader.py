@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -81,12 +83,13 @@ class LoaderBatches:
 
     def _iterate(self, position: int) -> Iterator[Any]:
         if self._is_indexed:
-            return iter(remaining(self._loader, self._seed, self.epoch, position))
+            with _garbage_stays():
+                return iter(remaining(self._loader, self._seed, self.epoch, position))
         key = derive(self._seed, "order", self.epoch)
         if not self._is_stateful:
             for loader_generator in _generators(self._loader):
                 loader_generator.manual_seed(key)
-        with forked(key):
+        with forked(key), _garbage_stays():
             return iter(self._loader)
 
     def next(self) -> Any:
@@ -276,3 +279,23 @@ def _generators(loader: object) -> Iterator[torch.Generator]:
         generator = getattr(owner, "generator", None)
         if isinstance(generator, torch.Generator):
             yield generator
+
+
+@contextlib.contextmanager
+def _garbage_stays() -> Iterator[None]:
+    """Keep garbage collection in forked worker processes away from what they inherit.
+
+    A tensor on a CUDA device, or a graph, that is garbage already would be freed in the child, which may not
+    call CUDA and is aborted.
+    """
+    if not torch.cuda.is_initialized():
+        yield
+    elif gc.get_freeze_count():  # frozen by the script: unfreezing would undo that
+        gc.collect()
+        yield
+    else:
+        gc.freeze()
+        try:
+            yield
+        finally:
+            gc.unfreeze()
