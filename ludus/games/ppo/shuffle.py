@@ -10,28 +10,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ludus.data.replay.pending import MinibatchOrder
 from ludus.games.ppo.counter_random import Key, words
 
 ROUNDS = 4
 
 
-class Minibatches:
-    """Splits the rows of a rollout into minibatches; the order of an epoch is computed once."""
+def minibatch_order(
+    stream: Key, device: torch.device, num_rows: int, num_minibatches: int
+) -> MinibatchOrder:
+    """Return the rows of each minibatch of a rollout, reshuffled in each epoch of each round."""
 
-    def __init__(self, stream: Key, count: int) -> None:
-        self._stream = stream
-        self._count = count
-        self._order = torch.zeros(0)
-        self._order_of = (-1, -1)
+    def order(iteration: int, epoch: int) -> Tensor:
+        number = torch.tensor(iteration, device=device)
+        return rows_in_order(stream, number, epoch, num_rows=num_rows)
 
-    def __call__(self, rows: Tensor, iteration: int, epoch: int, index: int) -> Tensor:
-        """Return one minibatch of the rows, as shuffled in this epoch of this round."""
-        if self._order_of != (iteration, epoch):
-            number = torch.tensor(iteration, device=rows.device)
-            self._order = rows_in_order(self._stream, number, epoch, num_rows=len(rows))
-            self._order_of = (iteration, epoch)
-        size = len(rows) // self._count
-        return rows[self._order[index * size : (index + 1) * size]]
+    return MinibatchOrder(order, num_rows // num_minibatches)
 
 
 def rows_in_order(stream: Key, iteration: Tensor, epoch: int, *, num_rows: int) -> Tensor:

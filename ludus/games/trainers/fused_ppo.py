@@ -15,6 +15,7 @@ from ludus.core import Repeat, Run, Stateful, states
 from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
+from ludus.data.replay.pending import PendingData
 from ludus.games.export import export_policy
 from ludus.games.game import Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
@@ -33,9 +34,9 @@ from ludus.games.ppo.evaluate import GameEvaluation, PolicyPlayer
 from ludus.games.ppo.learn import PpoUpdate
 from ludus.games.ppo.live import LiveGames
 from ludus.games.ppo.past import PastPlayers, meeting
-from ludus.games.ppo.pending_rollout import PendingRollout
+from ludus.games.ppo.pending_rollout import make_pending
 from ludus.games.ppo.plan import as_fused, make_plan
-from ludus.games.ppo.shuffle import Minibatches
+from ludus.games.ppo.shuffle import minibatch_order
 from ludus.games.rounds import after_a_round, refuse_evaluator
 from ludus.games.speed import TrainingClock
 from ludus.judge.divergence import DivergenceGuard
@@ -98,9 +99,9 @@ class PPOTrainer(Trainer):
         self.past = None
         if config.past_players is not None:
             self.past = PastPlayers(config, self.learner, num_roles=len(game.roles))
-        self.pending_rollout: PendingRollout | None = None
+        self.pending_rollout: PendingData | None = None
         if not config.fused:
-            self.pending_rollout = PendingRollout(
+            self.pending_rollout = make_pending(
                 config, game, width=self.ppo.width, device=self.device
             )
         self.evaluation = GameEvaluation(config, game, self.device)
@@ -112,7 +113,9 @@ class PPOTrainer(Trainer):
         )
         self.num_train_steps = config.run_opts
         self._choose_engine()
-        self._minibatches = Minibatches(self.live.keys.shuffle, config.num_minibatches)
+        self._minibatches = minibatch_order(
+            self.live.keys.shuffle, self.device, self._moves_a_round, config.num_minibatches
+        )
         self._clock = TrainingClock(self.device)
         self._reports = Reports(
             GUARD, self.ppo, evaluate=lambda run: self.evaluate(), take=self._take_metrics,
@@ -176,7 +179,7 @@ class PPOTrainer(Trainer):
 
     def _collect(self, run: Run) -> None:
         assert self.pending_rollout is not None
-        self.pending_rollout.rollout = self.collect_rollout(run.counters["round"])
+        self.pending_rollout.put("rollout", self.collect_rollout(run.counters["round"]))
         run.counters["game_steps"] += self._moves_a_round
 
     @property
@@ -208,14 +211,15 @@ class PPOTrainer(Trainer):
 
     def _estimate(self, run: Run) -> None:
         assert self.pending_rollout is not None
-        self.pending_rollout.rows = self.ppo.estimate(self.pending_rollout.take_rollout())
+        rollout = self.pending_rollout.take("rollout")
+        self.pending_rollout.put("rows", self.ppo.estimate(rollout))
 
     def _train_step(self, run: Run) -> None:
         config, epoch, index = self.config, run.round("epoch"), run.round("minibatch")
         is_last = epoch == config.num_epochs - 1 and index == config.num_minibatches - 1
         assert self.pending_rollout is not None
-        rows = self.pending_rollout.take_rows(is_last=is_last)
-        self.train_step(self._minibatches(rows, run.counters["round"], epoch, index), index)
+        rows = self.pending_rollout.take("rows", releases=is_last)
+        self.train_step(rows[self._minibatches(run.counters["round"], epoch, index)], index)
         run.counters["opt_steps"] += 1
         run.counters["round"] += is_last
 
@@ -245,7 +249,7 @@ class PPOTrainer(Trainer):
             run.counters["game_steps"] += self._moves_a_round
             for epoch in range(config.num_epochs):
                 for index in range(config.num_minibatches):
-                    self.train_step(self._minibatches(rows, iteration, epoch, index), index)
+                    self.train_step(rows[self._minibatches(iteration, epoch, index)], index)
                     run.counters["opt_steps"] += 1
             run.counters["round"] += 1
 

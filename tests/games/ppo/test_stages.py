@@ -44,7 +44,7 @@ def test_rows_wait_until_the_last_update_and_no_longer() -> None:
 
     class Looking:
         def after_train_step(self) -> None:
-            held.append(trainer.pending_rollout.rows is not None)
+            held.append(trainer.pending_rollout.state_dict()["rows"] is not None)
 
     trainer.add(Looking())
     trainer.fit(runtime=InMemoryRuntime)

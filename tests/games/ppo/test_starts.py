@@ -182,7 +182,7 @@ def test_a_game_of_numbers_is_trained_by_its_own_reset_and_step() -> None:
         assert not is_plain(game)
         assert "of its own, which a kernel cannot inline" in str(_why_not_game(game))
     trainer = with_game(Twice(max_steps=9), small_ppo(fused=False))
-    assert trainer.pending_rollout._like.kept is not None
+    assert trainer.pending_rollout._like["rollout"]["kept"] is not None
     assert trainer.evaluate()["eval/return_mean"] == 2 * trainer.evaluate()["eval/length_mean"]
 
 
