@@ -39,6 +39,6 @@ def listen(trainer: Trainer) -> None:
 
     def prepare_and_listen(*, max_steps: int | None) -> None:
         prepare(max_steps=max_steps)
-        trainer.add(WalkRecorder(trainer.plan()))
+        trainer.add(WalkRecorder(trainer.plan()), name="recorder")
 
     trainer.prepare = prepare_and_listen  # type: ignore[method-assign]

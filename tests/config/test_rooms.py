@@ -89,10 +89,14 @@ def test_a_file_in_a_declared_folder_is_a_kind(make: Make) -> None:
     assert registry.kinds("puzzle") == ["go"]
 
 
-def test_a_file_may_hold_several_kinds_in_a_folder_or_in_its_place(make: Make) -> None:
+def test_a_file_may_hold_several_kinds_in_a_folder_or_in_its_place(
+    make: Make, tmp_path: Path
+) -> None:
     name = make("mine", "games/go.py", "games/small.py", "riddles.py")
-    tables = {"games/small": ("dice", "coin"), "riddles": ("sphinx",)}
-    ludus.declare(name, categories={"puzzle": "games", "riddle": "riddles"}, tables=tables)
+    two = '@register("puzzle", "dice")\nclass Dice: ...\n@register("puzzle", "coin")\nclass Coin: ...\n'
+    (tmp_path / "mine/games/small.py").write_text(two)
+    (tmp_path / "mine/riddles.py").write_text('@register("riddle", "sphinx")\nclass Sphinx: ...\n')
+    ludus.declare(name, categories={"puzzle": "games", "riddle": "riddles"})
     small = dict.fromkeys(("coin", "dice"), "mine.games.small")
     assert families.listed("puzzle") == {**small, "go": "mine.games.go"}
     assert families.listed("riddle") == {"sphinx": "mine.riddles"}

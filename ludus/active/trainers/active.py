@@ -34,7 +34,6 @@ from ludus.fit.loop import EPOCH
 from ludus.fit.preflight import check_model
 from ludus.fit.watchers import make_judge
 from ludus.judge.judge import leave_loop
-from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.model import CLASS_LOSSES, Model
 from ludus.seeds import forked
 from ludus.session.logger import WriteLog
@@ -245,7 +244,6 @@ class ActiveTrainer(BaseTrainer):
         refit = Refit(self.model, self.examples, self.pool, self.config.seed)
         self.update, self.optimizer = refit, refit.optimizer  # type: ignore[assignment]
         self.config = self.config.replace(engine="eager")
-        self._plain_state = PlainState()
 
     def _renew(self) -> None:
         """Declare the parts that are reset in each round."""

@@ -114,7 +114,7 @@ class RoleLearner(Update):
         self.script_optimizer = RoleOptimizer(learner, self.begin_step)
         self.target = Target(learner)
         self.acting = Acting(learner, inputs=inputs, precision=self._precision)
-        self._plain_state = PlainState(self.net)
+        self.plain_state = PlainState(self.net)
         self.execute_by(lambda method: method, is_graph=False)
 
     def execute_by(self, by: Executor, *, is_graph: bool) -> None:
