@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus.config.registrations import registered_kinds
 from ludus.core import counters as core_counters
 from ludus.core.errors import LudusError, nearest
 
@@ -31,7 +32,6 @@ Finding = tuple[str, str, str]
 
 _HERE = Path(__file__).parents[1]
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
-_REGISTERS = re.compile(r'^@register(?:_\w+)?\((?:"\w+", )?"(\w+)"', re.MULTILINE)
 # Every package may hold trainers and programs, so none owns these categories.
 _TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
@@ -68,24 +68,32 @@ class Family:
     """Yields the findings of `ludus doctor` for this package."""
 
     def modules(self, folder: str) -> dict[str, str]:
-        """Return the module of each kind in a folder of this package, by its name.
+        """Return the module of each file, or package, in a folder of this package, by its name."""
+        return {name: module for name, (module, _) in self._files(folder).items() if name[0] != "_"}
 
-        A file, or a package, is a kind by its own name, unless it registers kinds: then it holds those, so
-        that small ones can share a file. A file `folder.py` may stand in the folder's place.
+    def kinds(self, category: str, folder: str) -> Iterator[tuple[str, str]]:
+        """Yield the kinds of a category in a folder, each with its module.
+
+        A file is a kind by its own name, unless classes in it are registered under others: then it holds
+        those. So small kinds share a file, which may also be `folder.py`, in the folder's place.
         """
+        if self.folder is None:
+            return
+        for name, (module, path) in self._files(folder).items():
+            registered = registered_kinds(path, category)
+            for kind in registered or ([] if name[0] == "_" else [name]):
+                yield kind, module
+        if (alone := (self.folder / folder).with_suffix(".py")).is_file():
+            module = ".".join([self.name, *Path(folder).parts])
+            yield from ((kind, module) for kind in registered_kinds(alone, category))
+
+    def _files(self, folder: str) -> dict[str, tuple[str, Path]]:
         if self.folder is None:
             return {}
         here, parts = self.folder / folder, ".".join([self.name, *Path(folder).parts])
-        files = {file: f"{parts}.{file.stem}" for file in here.glob("*.py")}
-        files |= {file: f"{parts}.{file.parent.name}" for file in here.glob("*/__init__.py")}
-        if (alone := here.with_suffix(".py")).is_file():
-            files[alone] = parts
-        found: dict[str, str] = {}
-        for file, module in files.items():
-            own = module.rpartition(".")[2]
-            kinds = _REGISTERS.findall(file.read_text(encoding="utf-8"))
-            found |= dict.fromkeys(kinds or ([] if own.startswith("_") else [own]), module)
-        return dict(sorted(found.items()))
+        paths = {file.stem: file for file in here.glob("*.py") if file.stem != "__init__"}
+        paths |= {file.parent.name: file for file in here.glob("*/__init__.py")}
+        return {name: (f"{parts}.{name}", paths[name]) for name in sorted(paths)}
 
 
 _ROOMS: dict[str, Family] = {}
@@ -250,7 +258,7 @@ def listed(category: str) -> dict[str, str]:
     for room in families():
         own = {**room.categories, _TRAINER: room.trainers, _PROGRAM: "programs"}
         folder = own.get(category)
-        for kind, module in (room.modules(folder) if folder else {}).items():
+        for kind, module in room.kinds(category, folder) if folder else ():
             if kind in found:
                 raise LudusError(
                     f"the {category} kind '{kind}' is declared by {found[kind]} and by {module}; rename"

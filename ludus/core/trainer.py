@@ -169,10 +169,10 @@ class Trainer:
             judge.forget_models(names)
 
     def open(self) -> None:
-        """Called once per process, before the walk; start worker processes and open files here.
+        """Called once per process, before the walk; start worker processes and open files here."""
 
-        Reports what `fit` changed, and how the updates are executed.
-        """
+    def _tell_notes(self) -> None:
+        """Report what `fit` changed, and how the updates are executed."""
         for note in self.notes:
             self.run.tell(note, event=CHANGED)
         for part in self._prepared_parts():
@@ -292,7 +292,7 @@ class Trainer:
             self.notes = []
             self._first_state.put_back()
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
-            is_prepared = True
+            is_prepared = self._is_prepared = True
             self._first_state.remember(self.given_models())
             plan = self.plan()
             check_plan(plan, self.run.counters)
@@ -304,6 +304,7 @@ class Trainer:
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
+                self._tell_notes()
                 if self.run.cursor:
                     own.show()
                 try:

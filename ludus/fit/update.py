@@ -62,6 +62,8 @@ class ModelUpdate(Update):
     of the epoch so far.
     """
 
+    names_weights = True  # in weights.jsonl, where other updates are named by their learner
+
     def __init__(self, model: Model, learner: Learner, *, accumulate: int) -> None:
         """The learner calls a StepModule of the model; `accumulate` is the number of batches of a step."""
         self.model = model

@@ -33,6 +33,7 @@ class Metered:
         self._numbers: Tensor | None = None
         self._scalars: tuple[Tensor, ...] = ()
         self._last_numbers: tuple[float, ...] = ()
+        self._last_scalars: tuple[float, ...] = ()
 
     def numbers(self, *given: float) -> Tensor:
         """Return numbers such as the learning rate as one tensor; it is sent only when one has changed.
@@ -47,12 +48,12 @@ class Metered:
 
     def scalars(self, *given: float) -> tuple[Tensor, ...]:
         """Return the same numbers as 0-d tensors, always the same ones, filled when one has changed."""
-        if given != self._last_numbers:
+        if given != self._last_scalars:
             if len(self._scalars) != len(given):
                 self._scalars = tuple(torch.zeros((), device=self.device) for _ in given)
             for scalar, number in zip(self._scalars, given, strict=True):
                 scalar.fill_(number)
-            self._last_numbers = given
+            self._last_scalars = given
         return self._scalars
 
     def count(self, *metrics: Tensor) -> None:

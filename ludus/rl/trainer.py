@@ -20,8 +20,8 @@ from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.workers import make_envs
 from ludus.nn.schedules import Schedule
+from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.rl import agent as rl_agent
-from ludus.rl.abilities import PolicyAbilities
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
 from ludus.rl.custom.protocols import ReplayBufferBase
@@ -33,6 +33,7 @@ from ludus.rl.evaluation.evaluations import (
     make_judge,
 )
 from ludus.rl.evaluation.evaluator import EpisodeJob
+from ludus.rl.export import export_policy
 from ludus.rl.plan import in_epochs, with_length, without_learn
 from ludus.rl.sampling.last_step import RolloutData
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
@@ -280,9 +281,28 @@ class RLTrainer(Trainer):
         }
         return parts if async_evaluator is None else {**parts, "evaluation": async_evaluator}
 
-    def abilities(self) -> Sequence[object]:
-        """Return what evaluates, films and exports saved weights."""
-        return (PolicyAbilities(self),)
+    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the policy weights in a saved state; the agent is not changed."""
+        with restored(self.agent, what=["state"]):
+            self.agent.load_state_dict(state["agent"])
+            return dict(self.agent.weights())
+
+    def evaluate_weights(
+        self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
+    ) -> Mapping[str, float]:
+        """Return the metrics of a saved policy on held-out episodes, which no model selection has used."""
+        with swapped_weights(self.agent, weights):
+            return self.evaluations.held_out(self.agent, episodes=episodes, seed=seed)
+
+    def film(self, weights: Mapping[str, Any], index: int, fps: float) -> Sequence[Any]:
+        """Return the frames of one evaluation episode of a saved policy."""
+        with swapped_weights(self.agent, weights):
+            return self.evaluations.own.film(self.agent, index, fps)
+
+    def export(self, weights: Mapping[str, Any], path: Path) -> None:
+        """Export a saved policy in a form that runs with NumPy alone."""
+        with swapped_weights(self.agent, weights):
+            export_policy(self.agent, path)
 
     def migrated(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the state of an earlier version with its cursor converted to the current plan."""

@@ -110,7 +110,12 @@ def _inside(thing: object) -> Iterable[object]:
 
 def _learned(thing: object) -> list[Tensor] | None:
     """Return the weight vectors of an object that stores them as the learner of ludus does, else None."""
-    vectors = getattr(getattr(thing, "flat", None), "vectors", None)
+    flat = getattr(thing, "flat", None)
+    # The weights of an update are named by its learner, but for that of a Model, as saved runs have them.
+    is_update = flat is not None and getattr(getattr(thing, "learner", None), "flat", None) is flat
+    if is_update and not getattr(thing, "names_weights", False):
+        return None
+    vectors = getattr(flat, "vectors", None)
     is_learner = isinstance(vectors, list) and all(isinstance(one, Tensor) for one in vectors)
     return vectors if is_learner else None
 

@@ -133,7 +133,9 @@ class SoloAgentTrainer(TensorDictTrainer):
             if self.run.interrupted:
                 raise Interrupted
             for index in range(self._passes.count):
-                self.train_step(self._passes(self.run.counters["iteration"], index), index)
+                batch = self._next_batch(index)
+                self.train_step(batch, index)
+                self._count(batch, index)
             iteration_context.step()
 
     @attach_progress_bar(lambda self: len(self.config.agents))
@@ -160,21 +162,29 @@ class SoloAgentTrainer(TensorDictTrainer):
         return {"accuracy": mean, **{f"{agent}/accuracy": one for agent, one in each.items()}}
 
     def _train_step(self, run: Run) -> None:
-        index = run.round("batch")
         with ExitStack() as stack:
             self._build_train_context(stack)
-            self.train_step(self._passes(run.counters["iteration"], index), index)
+            index = run.round("batch")
+            batch = self._next_batch(index)
+            self.train_step(batch, index)
+            self._count(batch, index)
+
+    def _next_batch(self, index: int) -> Sequence[Tensor]:
+        """Return a batch of this iteration, with the agents learning that are due by its number."""
+        iteration = self.run.counters["iteration"]
+        for name, section in self.config.agents.items():
+            self.update.set_learning(name, section.update_schedule.is_learning(iteration))
+        return self._passes(iteration, index)
+
+    def _count(self, batch: Sequence[Tensor], index: int) -> None:
+        counters = self.run.counters
+        counters["opt_steps"] += 1
+        counters["examples"] += len(batch[-1])
+        counters["iteration"] += index == self._passes.count - 1
 
     def train_step(self, batch: Sequence[Tensor], batch_idx: int) -> None:
         """Learn from one batch: its data, then its labels; override it to learn in another way."""
-        counters = self.run.counters
-        for name, section in self.config.agents.items():
-            is_learning = section.update_schedule.is_learning(counters["iteration"])
-            self.update.set_learning(name, is_learning)
-        self.update.step(batch, learning_rate=self.rate(counters["opt_steps"]))
-        counters["opt_steps"] += 1
-        counters["examples"] += len(batch[-1])
-        counters["iteration"] += batch_idx == self._passes.count - 1
+        self.update.step(batch, learning_rate=self.rate(self.run.counters["opt_steps"]))
 
     def _evaluate(self, run: Run) -> Mapping[str, float]:
         with self._as_tested(), forked(derive(self.config.seed, "arena/evaluated")):

@@ -283,10 +283,9 @@ def _generators(loader: object) -> Iterator[torch.Generator]:
 
 @contextlib.contextmanager
 def _garbage_stays() -> Iterator[None]:
-    """Keep garbage collection in forked worker processes away from what they inherit.
+    """Keep garbage collection in forked workers away from what they inherit.
 
-    A tensor on a CUDA device, or a graph, that is garbage already would be freed in the child, which may not
-    call CUDA and is aborted.
+    A worker that frees a tensor on a CUDA device is aborted, as a forked process may not call CUDA.
     """
     if not torch.cuda.is_initialized():
         yield

@@ -270,9 +270,14 @@ class RoleLearner(Update):
     def state_dict(self) -> dict[str, Any]:
         """Return all but the buffer, which is a separate part."""
         return {
-            **self.metric_state(),
-            **{name: getattr(self, name).state_dict() for name in _COMPONENTS},
-            **{name: getattr(self, name) for name in (*_COUNTS, "is_trained")},
+            "learner": self.learner.state_dict(),
+            "target": self.target.state_dict(),
+            "lr_scheduler": self.lr_scheduler.state_dict(),
+            "er_scheduler": self.er_scheduler.state_dict(),
+            "totals": self.totals,
+            "is_trained": self.is_trained,
+            "num_counted": self.num_counted,
+            **{name: getattr(self, name) for name in _COUNTS},
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:

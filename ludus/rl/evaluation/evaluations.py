@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -169,10 +169,6 @@ class Evaluations:
         """Stop the evaluation process."""
         if self.async_evaluator is not None:
             self.async_evaluator.close()
-
-    def inexact_because(self) -> Sequence[str]:
-        """Return the evaluations that were lost."""
-        return () if self.async_evaluator is None else self.async_evaluator.inexact_because()
 
 
 def make_judge(config: AgentEvaluationConfig) -> Judge:

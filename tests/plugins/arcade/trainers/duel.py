@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import torch
@@ -128,15 +128,6 @@ class Duel(Trainer):
             counters=done.counters,
         )
 
-    def best(self) -> Mapping[str, Any] | None:
-        return self.judge.best
-
-    def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
-        return self.judge.more_bests
-
-    def forget_models(self, names: Collection[str] | None) -> None:
-        self.judge.forget_models(names)
-
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return how each player liked its moves in a saved state."""
         for name, player in self.players.items():
@@ -153,6 +144,3 @@ class Duel(Trainer):
 
     def close(self) -> None:
         self.async_evaluator.close()
-
-    def inexact_because(self) -> Sequence[str]:
-        return self.async_evaluator.inexact_because()
