@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         RunError as RunError,
         StorageError as StorageError,
     )
+    from ludus.core.intervals import follow_ups as follow_ups
     from ludus.core.plan import Repeat as Repeat, Stage as Stage
     from ludus.core.run import (
         Every as Every,

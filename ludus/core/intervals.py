@@ -45,6 +45,7 @@ def follow_ups(
 ) -> tuple[Stage, ...]:
     """Return the stages that follow a round of a run of this length: evaluate, record, save.
 
+    `counter` is raised by a stage before these, so that they log under the number of the finished round.
     A run is also evaluated after its last round, and recorded after each evaluation. With `records_last`
     the last round is recorded too, and so is one in which an evaluation has ended the run.
     """

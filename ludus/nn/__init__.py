@@ -26,5 +26,6 @@ if TYPE_CHECKING:
         Scheduler as Scheduler,
     )
     from ludus.nn.target import Target as Target
+    from ludus.nn.update import Update as Update
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
