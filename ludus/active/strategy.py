@@ -91,7 +91,7 @@ class Strategy(Protocol):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it reads from the view."""
+    """The inputs that it reads from the view."""
     weighs_classes: ClassVar[bool] = False
     """Whether it supports `class_weights`."""
     members: int = 1

@@ -18,7 +18,7 @@ from typing import Any
 _NUM_PLACES = 4096
 
 Opened = tuple[bytes, list[Any]]
-"""What a value is compared by, and the objects in it."""
+"""Bytes by which a value is compared, and the objects in it."""
 
 
 def memory_of(value: object) -> int | None:

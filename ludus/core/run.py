@@ -60,7 +60,7 @@ class Run:
         self.is_pausing = False
         """True at the boundary where the run pauses; the checkpoint there is the last one."""
         self.waiting_for = ""
-        """What a stage waits for when it raises Interrupted without a signal."""
+        """The event a stage waits for when it raises Interrupted without a signal."""
         self.exhausted: list[list[Any]] = []
         """Cursor where the last outermost loop ran out of rounds: a longer run continues from there."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget

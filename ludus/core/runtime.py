@@ -89,7 +89,7 @@ MakeRuntime = Callable[["Trainer", Request], Runtime]
 
 
 class TrainerServices:
-    """What a class of trainers gets from outside the core; here, nothing. `session` provides the rest.
+    """Services that a class of trainers gets from outside the core; here, none. `session` provides them.
 
     An attribute of the class and not a base class, so that a family can provide it at any level.
     """

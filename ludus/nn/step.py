@@ -30,7 +30,7 @@ class Prepared(NamedTuple):
     released: Sequence[Sequence[Tensor]] | None
     """The gradients of all parameters of each part, if they are not kept in vectors."""
     before: list[tuple[Tensor, Tensor]]
-    """What the step changes, with a copy, if it may have to be undone."""
+    """The tensors that the step changes, with copies, if it may have to be undone."""
 
 
 class GradientStep:

@@ -17,7 +17,7 @@ from ludus.nn.engines.unsaved import OF_MODULES, has_extra_state, is_foreign
 
 Kept = Literal["state", "weights", "buffers", "extra_state", "attributes", "modes"]
 SIDE_EFFECTS: tuple[Kept, ...] = ("buffers", "extra_state", "attributes")
-"""What forward passes may change in a network, even in eval mode."""
+"""State that forward passes may change in a network, even in eval mode."""
 Restore = Callable[[], object]
 Weights = Mapping[str, Tensor] | Sequence[Tensor]
 

@@ -56,7 +56,7 @@ class Handler(Protocol):
 
 
 RowsOf = Callable[[int, Mapping[str, Tensor]], Mapping[str, Tensor]]
-"""What an agent, by its index, sees of a batch with a `message_history` (N, R, C) and a `round` (N,)."""
+"""Returns the observations of an agent, by its index: of a `message_history` (N, R, C) and a `round` (N,)."""
 
 
 def check_protocol(handler: Handler, *, rows_of: RowsOf | None = None) -> None:

@@ -71,3 +71,9 @@ def test_changed_settings_of_layers_are_named_by_the_layer() -> None:
     network[0].register_forward_hook(lambda *given: None)
     (reason,) = unsaved(state)
     assert "hooks of the layer 0 and of 1 more, which no checkpoint holds" in reason
+
+
+def test_a_change_of_one_number_in_a_large_tensor_is_seen() -> None:
+    state = PlainState(network := Holding(torch.zeros(72 << 20, dtype=torch.uint8)))
+    network.it[12_345_678] = 1
+    assert unsaved(state)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from torch import Tensor, nn
 
@@ -51,7 +53,7 @@ class PlainState:
             and (in_update or not has_extra_state(type(thing)))
         ]
         modules = [one for one in watched if isinstance(one, nn.Module)] if in_update else []
-        self._read = self._identity if in_update else None
+        self._read = self._identity if in_update else _whole
         # Tensors compared by identity are kept alive, so that no other gets the same id.
         self._kept: dict[int, Tensor] = {}
         self._plain = _Compared(lambda: _each(foreign, self._attributes))
@@ -91,8 +93,14 @@ class PlainState:
         return [f"{names} of the layer {layer or 'at the top'}" for layer, names in found]
 
 
+def _whole(value: object) -> bytes:
+    """Return what a tensor or an array is compared by: all of its bytes, however many."""
+    data = bytes_of(value, whole=sys.maxsize)
+    return b"unreadable" if data is None else data[0] + b"%d" % crc32(data[1])
+
+
 class _Compared:
-    """What some things looked like at first, to compare with what they look like now."""
+    """Digests of objects when they were first seen, to compare with their digests now."""
 
     def __init__(self, look: Callable[[], Mapping[Any, Looks]]) -> None:
         self._look, self._first = look, look()

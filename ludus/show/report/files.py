@@ -41,7 +41,7 @@ class ReportedRun:
     histograms: dict[str, Histogram] = field(default_factory=dict)
     last_counters: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What could not be read, a sentence each."""
+    """Files and lines that could not be read, a sentence each."""
 
     @property
     def is_run(self) -> bool:
