@@ -5,7 +5,7 @@ from __future__ import annotations
 import ludus
 from tests.games.ppo.small import small_ppo
 
-REFUSALS = {"waiting": "the rollout of this round is not there"}
+REFUSALS = {"waiting": "the rollouts of this iteration are not there"}
 
 
 def make() -> ludus.Trainer:
