@@ -100,6 +100,10 @@ def test_a_file_may_hold_several_kinds_in_a_folder_or_in_its_place(
     small = dict.fromkeys(("coin", "dice"), "mine.games.small")
     assert families.listed("puzzle") == {**small, "go": "mine.games.go"}
     assert families.listed("riddle") == {"sphinx": "mine.riddles"}
+    (tmp_path / "mine/riddles.py").write_text(
+        '@register("riddle", "another")\nclass Another: ...\n'
+    )
+    assert families.listed("riddle") == {"another": "mine.riddles"}
 
 
 def test_a_counter_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
