@@ -93,8 +93,10 @@ def _engines() -> Iterator[Finding]:
         yield "note", "engine graph", "none: it needs a CUDA device"
     for device in ["cpu", *(["cuda"] if has_cuda else [])]:
         reason = why_no_compiler(torch.device(device))
-        mark, told = ("ok", f"works on {device}") if reason is None else ("note", f"none: {reason}")
-        yield mark, "engine compiled", told
+        mark, detail = (
+            ("ok", f"works on {device}") if reason is None else ("note", f"none: {reason}")
+        )
+        yield mark, "engine compiled", detail
 
 
 def _extras() -> Iterator[Finding]:

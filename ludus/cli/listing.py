@@ -84,9 +84,9 @@ def _created(text: str) -> str:
 def _print_runs(rows: list[dict[str, Any]]) -> None:
     table = Table("run", "trainer", "status", "progress", "best", "exact", "started", box=None)
     for row in rows:
-        told = [(row["best_metric"], row["best_score"])]
-        told += [(more["metric"], more["score"]) for more in row.get("more_bests", {}).values()]
-        found = ((metric, score) for metric, score in told if score is not None)
+        scores = [(row["best_metric"], row["best_score"])]
+        scores += [(more["metric"], more["score"]) for more in row.get("more_bests", {}).values()]
+        found = ((metric, score) for metric, score in scores if score is not None)
         best = ", ".join(f"{metric} {_score(score)}" for metric, score in found)
         started = row["created"]
         if started:

@@ -4,7 +4,7 @@ import os
 import signal
 from types import FrameType
 
-_TOLD = b"\nludus: stopped at once; a run can be resumed from its last checkpoint\n"
+_MESSAGE = b"\nludus: stopped at once; a run can be resumed from its last checkpoint\n"
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
@@ -19,7 +19,7 @@ def _stop(number: int, frame: FrameType | None) -> None:
     if "ludus.cli.app" in families and "importlib._bootstrap" not in families:
         raise KeyboardInterrupt
     try:
-        os.write(2, _TOLD)
+        os.write(2, _MESSAGE)
     finally:
         os._exit(128 + number)
 

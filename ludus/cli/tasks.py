@@ -59,8 +59,8 @@ def _plain(more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def print_result(result: Result, *, is_silent: bool) -> None:
     """Print how a run ended and what to do next; a display has already shown how to resume."""
-    is_told = result.status == "interrupted" and not is_silent
-    say(f"{result.status}: {result.reason}" if result.reason and not is_told else result.status)
+    is_shown = result.status == "interrupted" and not is_silent
+    say(f"{result.status}: {result.reason}" if result.reason and not is_shown else result.status)
     for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     for one in result.runners_up:
@@ -105,7 +105,7 @@ def _with_weights(
     """
     trainer, storage = rebuild_trainer(path, [], is_for_weights=True)
     able(trainer)
-    saved = checkpoint.told_last(storage)
+    saved = checkpoint.last_manifest(storage)
     if saved is None:
         raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
     refuse_edited(storage, saved, trainer.config)
@@ -145,13 +145,13 @@ def play_run(
     """
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    is_told = find_ability(trainer_of(path), Narrates) is not None
-    if is_told and out is not None:
+    is_narrated = find_ability(trainer_of(path), Narrates) is not None
+    if is_narrated and out is not None:
         raise ConfigError(
             f"--out {out}: games of this run are printed, not filmed; omit --out, or write"
             f" ludus play {quote(path)} > game.txt"
         )
-    if not is_told:
+    if not is_narrated:
         out = _place_in_run(path, "play.gif") if out is None else out
         check_file(out, is_film, what="a film")
     with _with_weights(path, model, that_plays) as (trainer, weights, *_):

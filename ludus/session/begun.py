@@ -131,8 +131,8 @@ class Begun:
         """Return the keys that a `fit` of this run set to 0 or null because it was too short for them."""
         if not isinstance(self._files, Storage) or not has_begun(self._files):
             return {}
-        told = [event.get("keys") for event in events(self._files, CHANGED)]
-        keys = [pair for one in told if isinstance(one, dict) for pair in one.items()]
+        changes = [event.get("keys") for event in events(self._files, CHANGED)]
+        keys = [pair for one in changes if isinstance(one, dict) for pair in one.items()]
         return {path: value for path, value in keys if value is None or value == 0}
 
     def counters_at_end(self) -> Mapping[str, int]:

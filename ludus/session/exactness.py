@@ -49,17 +49,17 @@ class RunExactness:
         """Return all current reasons against exactness."""
         return list(dict.fromkeys([*self.noted, *self._trainer.all_reasons()]))
 
-    def told(self) -> dict[str, Any]:
+    def entry(self) -> dict[str, Any]:
         """Return the exactness and the reasons, as stored in files."""
         reasons = self.reasons()
         return {"exact": str(self._word(reasons)), "inexact_because": reasons}
 
-    def told_to_resume(self) -> dict[str, Any]:
+    def checkpoint_entry(self) -> dict[str, Any]:
         """Return the entry of a checkpoint: the same, and the proof if there is one."""
-        told = self.told()
-        if told["exact"] != Exact.PROVED:
-            return told
-        return {**told, "proof": {"by": self._by, **asdict(self.of)}}
+        entry = self.entry()
+        if entry["exact"] != Exact.PROVED:
+            return entry
+        return {**entry, "proof": {"by": self._by, **asdict(self.of)}}
 
     def _word(self, reasons: list[str]) -> Exact:
         if reasons:

@@ -150,10 +150,10 @@ class Logger:
         self, run: Run, counters: Mapping[str, int], scalars: Mapping[str, float]
     ) -> None:
         """Write metrics of an earlier moment that arrived late; collected metrics are left alone."""
-        told = {name: value for name, value in counters.items() if value}
+        counts = {name: value for name, value in counters.items() if value}
         numbers = {name: float(value) for name, value in scalars.items()}
         self._choose_axis(run.counters)
-        record = Record(told, numbers, counter_names=tuple(run.counters), axis=self._axis)
+        record = Record(counts, numbers, counter_names=tuple(run.counters), axis=self._axis)
         self.written, self.written_at = dict(record.scalars), run.boundaries
         for backend in self._backends:
             backend.write(record)

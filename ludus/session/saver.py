@@ -196,8 +196,8 @@ class Saver:
         return is_kept
 
     def _tell_gone(self) -> None:
-        for name, is_told in list(self._gone.items()):
-            if not is_told:
+        for name, is_reported in list(self._gone.items()):
+            if not is_reported:
                 self._gone[name] = True
                 reason = f"{name} is gone; the run is saved without it, and a resume will forget it"
                 self._tell("best_model_lost", reason=reason)

@@ -32,7 +32,7 @@ from ludus.session.witness import Witness
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory, proofs
-from ludus.store.bests import bests, every_best, told_of
+from ludus.store.bests import best_fields, bests, every_best
 from ludus.store.journal import Journal
 from ludus.store.note import run_id
 
@@ -168,8 +168,8 @@ class Session:
             directory.check_metrics(storage, saved.manifest)
             more = resumption.reasons_against(saved, changed, lengths, sorted(unsaved))
             self._is_same = not more
-            told = directory.told_reasons(storage, DIFFERS)
-            self._exactness.take_up(saved.manifest, [*told, *more])
+            earlier = directory.event_reasons(storage, DIFFERS)
+            self._exactness.take_up(saved.manifest, [*earlier, *more])
             keep_last = new.settings.checkpoint.keep_last
             resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
         if lengths:
@@ -193,7 +193,7 @@ class Session:
             "git": git_state(),
             "plugins": list(registry.loaded_plugins),
             proofs.KEY: self._exactness.of.key,
-            "exact": self._exactness.told()["exact"],
+            "exact": self._exactness.entry()["exact"],
             # A report is made without the plugin, and must distinguish counters from metrics.
             **({"counters": own} if own else {}),
         }
@@ -202,22 +202,22 @@ class Session:
 
     def _about(self) -> dict[str, Any]:
         self._witness.settle()
-        told = self._bests()
+        kept = self._bests()
         return {
             "run_id": self._run_id,
             "config_hash": self._trainer.config.digest(),
             "config": directory.deciding(self._trainer.config),
             "fingerprint": self._fingerprint(),
-            **self._exactness.told_to_resume(),
-            **told,
-            "models": [best["model"] for best in every_best(told)],
+            **self._exactness.checkpoint_entry(),
+            **kept,
+            "models": [best["model"] for best in every_best(kept)],
         }
 
     def _bests(self) -> dict[str, Any]:
         """Return the entries of a manifest or an event about the models that the trainer keeps."""
         trainer = self._trainer
         copies = bests({"best": trainer.best(), "more_bests": trainer.more_bests()})
-        return told_of(copies, trainer.runners_up())
+        return best_fields(copies, trainer.runners_up())
 
     def _fingerprint(self) -> dict[str, str]:
         classes = self._trainer.given_classes.items()
@@ -277,7 +277,7 @@ class Session:
         return {
             "counters": {name: value for name, value in run.counters.items() if value},
             **self._bests(),
-            **self._exactness.told(),
+            **self._exactness.entry(),
         }
 
     def way_to_resume(self) -> str:
@@ -288,13 +288,13 @@ class Session:
 
     def result(self, run: Run) -> Result:
         """Return the outcome of the run, with the locations of its files."""
-        told = self._exactness.told()
+        entry = self._exactness.entry()
         return ending(
             run,
             best=self._trainer.best(),
             more_bests=self._trainer.more_bests(),
             runners_up=self._trainer.runners_up(),
             run_dir=self._storage.place,
-            exact=Exact(told["exact"]),
-            inexact_because=tuple(told["inexact_because"]),
+            exact=Exact(entry["exact"]),
+            inexact_because=tuple(entry["inexact_because"]),
         )

@@ -28,18 +28,18 @@ def is_copy_name(name: str) -> bool:
     return _COPY.fullmatch(name) is not None
 
 
-def bests(told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def bests(fields: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the best models that a manifest or an event names, by the name of their copies."""
-    first = {FIRST: told["best"]} if told.get("best") else {}
-    return first | {f"{FIRST}-{name}": best for name, best in told.get("more_bests", {}).items()}
+    first = {FIRST: fields["best"]} if fields.get("best") else {}
+    return first | {f"{FIRST}-{name}": best for name, best in fields.get("more_bests", {}).items()}
 
 
-def every_best(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+def every_best(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return all models kept for their scores: the best ones, then the runners-up."""
-    return [*bests(told).values(), *told.get(RUNNERS_UP, ())]
+    return [*bests(fields).values(), *fields.get(RUNNERS_UP, ())]
 
 
-def told_of(
+def best_fields(
     copies: Mapping[str, Mapping[str, Any]], runners_up: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Return the fields of a manifest or an event for these models, without empty ones."""

@@ -63,8 +63,8 @@ def cached_tensors(
 def _checked(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file; raise LudusError if they are not those that were written."""
     tensors = read_tensors(path)
-    told = tensors.pop(_DIGEST, None)
-    if told is None or not torch.equal(told, _digest(tensors)):
+    digest = tensors.pop(_DIGEST, None)
+    if digest is None or not torch.equal(digest, _digest(tensors)):
         raise LudusError(f"{path} is damaged")
     return tensors
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ludus.core.errors import CheckpointError, StorageError
 from ludus.store import codec
-from ludus.store.bests import RUNNERS_UP, best_number, bests, every_best, told_of
+from ludus.store.bests import RUNNERS_UP, best_fields, best_number, bests, every_best
 from ludus.store.checkpoint_files import (
     FILES,
     MAX_STATE,
@@ -141,11 +141,11 @@ def _without_lost_models(
         raise ModelLost(f"{lost[0]} has changed since it was saved, or was lost")
     kept = {copy: best for copy, best in named.items() if best["model"] in whole}
     runners_up = [best for best in manifest.get(RUNNERS_UP, ()) if best["model"] in whole]
-    told = told_of(kept, runners_up)
-    if len(every_best(told)) == len(every_best(manifest)):
+    fields = best_fields(kept, runners_up)
+    if len(every_best(fields)) == len(every_best(manifest)):
         return manifest
-    models = {best["model"]: whole[best["model"]] for best in every_best(told)}
-    return {**manifest, "more_bests": {}, RUNNERS_UP: [], **told, "models": models}
+    models = {best["model"]: whole[best["model"]] for best in every_best(fields)}
+    return {**manifest, "more_bests": {}, RUNNERS_UP: [], **fields, "models": models}
 
 
 def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved:
@@ -153,8 +153,8 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
 
     With `may_lose_best`, damaged best models are dropped from the manifest instead of failing.
     """
-    told = verify(storage, number)
-    manifest = _without_lost_models(storage, told, may_lose=may_lose_best)
+    stored = verify(storage, number)
+    manifest = _without_lost_models(storage, stored, may_lose=may_lose_best)
     directory = f"checkpoints/{number:010d}"
     data = storage.read(f"{directory}/state.json", limit=MAX_STATE)
     tree = parse_json(data, source=f"{directory}/state.json")
@@ -164,7 +164,7 @@ def read(storage: Storage, number: int, *, may_lose_best: bool = False) -> Saved
     if not isinstance(state, dict) or not all(isinstance(part, dict) for part in state.values()):
         raise CheckpointError(f"{directory}/state.json does not hold the states of parts")
     kept = [best["model"] for best in every_best(manifest)]
-    lost = tuple(best["model"] for best in every_best(told) if best["model"] not in kept)
+    lost = tuple(best["model"] for best in every_best(stored) if best["model"] not in kept)
     return Saved(number, state, manifest, lost)
 
 
@@ -194,7 +194,7 @@ def read_newest(
     return saved
 
 
-def told_last(storage: Storage) -> Saved | None:
+def last_manifest(storage: Storage) -> Saved | None:
     """Return the newest intact manifest, without state; None if there never was a checkpoint.
 
     It holds the config that the run was trained with and names its best models; both are available even

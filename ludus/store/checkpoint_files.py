@@ -63,8 +63,8 @@ def peek(storage: Storage) -> dict[str, Any]:
             name = f"checkpoints/{number:010d}/state.json"
             check_hash(storage, name, manifest["files"]["state.json"]["sha256"])
             tree = parse_json(storage.read(name, limit=MAX_STATE), source=name)
-            told = tree["run"]["counters"].items()
-            counters = {key: value for key, value in told if type(value) is int and value}
+            items = tree["run"]["counters"].items()
+            counters = {key: value for key, value in items if type(value) is int and value}
             return {**manifest, "counters": counters}
         except (CheckpointError, StorageError, KeyError, TypeError, AttributeError):
             continue

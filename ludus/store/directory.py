@@ -157,7 +157,7 @@ def had_checkpoints(storage: Storage) -> bool:
     return is_noted or any(True for _ in events(storage, FIRST_CHECKPOINT))
 
 
-def told_reasons(storage: Storage, event: str) -> list[str]:
+def event_reasons(storage: Storage, event: str) -> list[str]:
     """Return the reasons in the events of this kind, oldest first."""
     return [str(found["reason"]) for found in events(storage, event) if "reason" in found]
 

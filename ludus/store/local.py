@@ -70,14 +70,14 @@ class LocalStorage(GrowingLogs):
         path = self.root
         for part in name.split("/"):
             path = path / part
-            with _told(path, "read"):
+            with _storage_errors(path, "read"):
                 if path.is_symlink():
                     raise StorageError(f"{path} is a link; a run directory holds none")
         return path
 
     def make_root(self) -> None:
         """Create the root and the directories above it; nothing else here does."""
-        with _told(self.root, "made"):
+        with _storage_errors(self.root, "made"):
             self.root.mkdir(parents=True, exist_ok=True)
 
     def make(self, name: str) -> Path:
@@ -87,33 +87,33 @@ class LocalStorage(GrowingLogs):
         if not path.is_dir():
             # A root removed since the check is not created again: then this fails.
             above = self.make(name.rpartition("/")[0]) if "/" in name else self.root
-            with _told(path, "made", self.root):
+            with _storage_errors(path, "made", self.root):
                 path.mkdir(exist_ok=True)
                 sync_directory(above)
         return path
 
     def exists(self, name: str) -> bool:
         path = self.path(name)
-        with _told(path, "read"):
+        with _storage_errors(path, "read"):
             return path.exists()
 
     def names(self, directory: str) -> list[str]:
         """Return the sorted names in a directory ('' is the root); empty if it does not exist."""
         path = self.path(directory) if directory else self.root
-        with _told(path, "read"), contextlib.suppress(FileNotFoundError):
+        with _storage_errors(path, "read"), contextlib.suppress(FileNotFoundError):
             return sorted(os.listdir(path))
         return []
 
     def size(self, name: str) -> int:
         """Return the size of a file in bytes."""
         path = self.path(name)
-        with _told(path, "read"):
+        with _storage_errors(path, "read"):
             return path.stat().st_size
 
     def read(self, name: str, *, limit: int = 1 << 28) -> bytes:
         """Return a whole file of at most `limit` bytes."""
         path = self.path(name)
-        with open_plain(path) as file, _told(path, "read"):
+        with open_plain(path) as file, _storage_errors(path, "read"):
             if os.fstat(file.fileno()).st_size > limit:
                 raise StorageError(f"{path} is larger than the {limit} bytes it may have")
             return file.read(limit)
@@ -126,7 +126,7 @@ class LocalStorage(GrowingLogs):
         self.check_owned()
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         try:
-            with _told(path, "written", self.root):
+            with _storage_errors(path, "written", self.root):
                 write_durably(temporary, [data])
                 temporary.replace(path)
                 sync_directory(path.parent)
@@ -149,7 +149,7 @@ class LocalStorage(GrowingLogs):
         temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
         self.discard(temporary)
         try:
-            with _told(path, "written"):
+            with _storage_errors(path, "written"):
                 temporary.mkdir()
                 step("made")
                 fill(temporary)
@@ -170,7 +170,7 @@ class LocalStorage(GrowingLogs):
         above = self.make(folder)
         temporary = above / f"new.tmp-{os.getpid()}"
         try:
-            with _told(above, "written"):
+            with _storage_errors(above, "written"):
                 fill(temporary)
                 sync_file(temporary)
                 name = f"{hash_file(temporary)}{suffix}"
@@ -188,7 +188,7 @@ class LocalStorage(GrowingLogs):
         temporary = folder / f"new.tmp-{os.getpid()}"
         path = self.path(name)
         try:
-            with _told(path, "written"):
+            with _storage_errors(path, "written"):
                 shutil.copyfile(self.path(source), temporary)
                 sync_file(temporary)
                 temporary.replace(path)
@@ -209,7 +209,7 @@ class LocalStorage(GrowingLogs):
         number = 0
         while (aside := path.with_name(f"{path.name}.aside-{number}")).exists():
             number += 1
-        with _told(path, "renamed"):
+        with _storage_errors(path, "renamed"):
             path.rename(aside)
         return aside.name
 
@@ -217,7 +217,7 @@ class LocalStorage(GrowingLogs):
         """Delete a file or directory; an interrupted deletion leaves only a name that is never read."""
         path = self.path(name)
         self.check_owned()
-        with _told(path, "removed"):
+        with _storage_errors(path, "removed"):
             if path.is_dir():
                 trash = path.with_name(f"{path.name}.trash-{os.getpid()}")
                 self.discard(trash)
@@ -247,12 +247,12 @@ class LocalStorage(GrowingLogs):
         if "/" in name:
             self.make(name.rpartition("/")[0])
         path = self.path(name)
-        with _told(path, "opened"):
+        with _storage_errors(path, "opened"):
             return Append(path)
 
     def _shorten(self, name: str, length: int) -> None:
         path = self.path(name)
-        with _told(path, "cut back"):
+        with _storage_errors(path, "cut back"):
             if length:
                 os.truncate(path, length)
             else:
@@ -261,7 +261,7 @@ class LocalStorage(GrowingLogs):
     def sha256(self, name: str, *, length: int | None = None) -> str:
         """Return the hash of a file, or of its first bytes, read in chunks."""
         path = self.path(name)
-        with _told(path, "read"):
+        with _storage_errors(path, "read"):
             return hash_file(path, length=length)
 
     def free_bytes(self) -> int:
@@ -269,7 +269,7 @@ class LocalStorage(GrowingLogs):
 
 
 @contextlib.contextmanager
-def _told(path: Path, deed: str, root: Path | None = None) -> Iterator[None]:
+def _storage_errors(path: Path, deed: str, root: Path | None = None) -> Iterator[None]:
     """Turn a system error into a StorageError that says what failed, in which root."""
     try:
         yield

@@ -42,7 +42,7 @@ def check_directory(path: Path, is_ours: IsOurs, *, what: str) -> None:
         return
     if not path.is_dir():
         raise StorageError(f"{path} is a file; {what} is written to a directory of its own")
-    with _told(path):
+    with _storage_errors(path):
         names = sorted(os.listdir(path))
     if names and not is_ours(path):
         raise StorageError(
@@ -74,7 +74,7 @@ def _check_place(path: Path) -> None:
 def write_file(path: Path, data: bytes, is_ours: IsOurs, *, what: str) -> None:
     """Write a whole file atomically: a crash leaves the old one or the new one, never a part."""
     check_file(path, is_ours, what=what)
-    with _told(path):
+    with _storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = _write_beside(path, data)
         try:
@@ -95,7 +95,7 @@ def write_directory(path: Path, files: Mapping[str, bytes], is_ours: IsOurs, *, 
     check_directory(path, is_ours, what=what)
     is_new = not path.exists()
     temporaries: dict[str, Path] = {}
-    with _told(path):
+    with _storage_errors(path):
         try:
             path.mkdir(parents=True, exist_ok=True)
             for left_behind in sorted(path.iterdir()):
@@ -159,7 +159,7 @@ def _umask() -> int:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _storage_errors(path: Path) -> Iterator[None]:
     """Turn a system error into a StorageError."""
     try:
         yield

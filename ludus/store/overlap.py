@@ -109,17 +109,17 @@ def kept(storage: Storage, names: Iterable[str]) -> dict[str, Tail]:
         return {}
     problem = f"{storage.place}/{NAME} is damaged"
     try:
-        told = parse_json(storage.read(NAME, limit=_MAX_FILE), source=NAME)
-        logs = told["logs"]
-        if told["format"] != 1 or told["seal"] != _seal(logs):
+        saved = parse_json(storage.read(NAME, limit=_MAX_FILE), source=NAME)
+        logs = saved["logs"]
+        if saved["format"] != 1 or saved["seal"] != _seal(logs):
             raise StorageError(problem)
         return {name: _tail(logs[name]) for name in names if name in logs}
     except (CheckpointError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{problem}: {error}") from None
 
 
-def _tail(told: Mapping[str, Any]) -> Tail:
-    return Tail(states.whole(told, "offset"), states.text(told, "text").encode("latin-1"))
+def _tail(entry: Mapping[str, Any]) -> Tail:
+    return Tail(states.whole(entry, "offset"), states.text(entry, "text").encode("latin-1"))
 
 
 def _seal(logs: object) -> str:

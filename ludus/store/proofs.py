@@ -129,7 +129,7 @@ def is_proved(key: str | None) -> bool:
     try:
         if key is None or not folder.exists(name):
             return False
-        told = parse_json(folder.read(name, limit=1 << 12), source=name)
+        proof = parse_json(folder.read(name, limit=1 << 12), source=name)
     except (CheckpointError, StorageError, OSError):
         return False
-    return isinstance(told, dict) and told.get(KEY) == key
+    return isinstance(proof, dict) and proof.get(KEY) == key

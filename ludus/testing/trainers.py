@@ -136,9 +136,9 @@ def _check_killed_at(
     found = ending_of(below(root, name))
     assert found.heard == unbroken.heard, f"killed at {instant}: other events were heard"
     if found != unbroken:
-        told = "; ".join(differences(below(root, "unbroken"), below(root, name)))
+        differing = "; ".join(differences(below(root, "unbroken"), below(root, name)))
         raise AssertionError(
-            f"killed at boundary {instant} of {total}: other bytes at the end: {told}"
+            f"killed at boundary {instant} of {total}: other bytes at the end: {differing}"
         )
     _check_witness(below(root, name), below(root, "unbroken"))
 
@@ -177,8 +177,8 @@ def check_kill_chain(make: Make, root: Path, *, max_kills: int = 10) -> None:
 def _check_witness(place: str | Path, unbroken: str | Path) -> None:
     """Check that no resume that ended with the same bytes reported a difference on the way."""
     storage, whole = open_storage(place), open_storage(unbroken)
-    told = directory.told_reasons(storage, DIFFERS)
-    assert not told, f"{place}: {told[0]}"
+    reasons = directory.event_reasons(storage, DIFFERS)
+    assert not reasons, f"{place}: {reasons[0]}"
     digests = [one.read(WEIGHTS) for one in (storage, whole) if one.exists(WEIGHTS)]
     assert digests in ([], digests[:1] * 2), f"{place}: other digests of the weights"
 

@@ -155,13 +155,13 @@ def test_a_proof_is_kept_on_resume_only_for_what_it_was_of(
     by: str, then: tuple[str | None, str], now: tuple[str | None, str], is_kept: bool
 ) -> None:
     trainer = RunExactness(toy_config("toy_standing"))
-    told = {"inexact_because": [], "proof": {"by": by, "key": then[0], "code": then[1]}}
+    entry = {"inexact_because": [], "proof": {"by": by, "key": then[0], "code": then[1]}}
     exactness = standing_of_run.RunExactness(trainer, is_transplant=False)
     exactness.of = proofs.ProofSubject(*now)
-    exactness.take_up({**told, "exact": "proved"}, [])
-    assert exactness.told()["exact"] == ("proved" if is_kept else "expected")
-    exactness.take_up({**told, "exact": "proved", "proof": None}, [])
-    assert exactness.told()["exact"] == "expected"
+    exactness.take_up({**entry, "exact": "proved"}, [])
+    assert exactness.entry()["exact"] == ("proved" if is_kept else "expected")
+    exactness.take_up({**entry, "exact": "proved", "proof": None}, [])
+    assert exactness.entry()["exact"] == "expected"
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ class Connection:
         key = f"{self._root}/{name}" if name else self._root
         return f"/{key}" if self._scheme == "memory" else key
 
-    def _told(self, name: str, deed: str) -> contextlib.AbstractContextManager[None]:
-        return told(f"{self._url}/{name}" if name else self._url, deed)
+    def _errors(self, name: str, deed: str) -> contextlib.AbstractContextManager[None]:
+        return storage_errors(f"{self._url}/{name}" if name else self._url, deed)
 
     def check(self) -> None:
         """Raise StorageError if the bucket does not exist or may not be read."""
         if self._scheme == "memory":
             return
-        with self._told("", "reached"):
+        with self._errors("", "reached"):
             try:
                 self._fs.ls(self._bucket, detail=False)
             except FileNotFoundError:
@@ -59,7 +59,7 @@ class Connection:
 
     def size(self, name: str) -> int | None:
         """Return the size of an object in bytes; None if it does not exist."""
-        with self._told(name, "read"):
+        with self._errors(name, "read"):
             try:
                 about = self._fs.info(self._key(name))
             except FileNotFoundError:
@@ -68,7 +68,7 @@ class Connection:
 
     def modified(self, name: str) -> float | None:
         """Return when an object was written, in seconds by the store's clock; None if it does not exist."""
-        with self._told(name, "read"):
+        with self._errors(name, "read"):
             try:
                 return float(self._fs.modified(self._key(name)).timestamp())
             except FileNotFoundError:
@@ -77,7 +77,7 @@ class Connection:
     def below(self, name: str) -> list[str]:
         """Return the names of all objects below this one, relative to it, sorted."""
         start = self._key(name).strip("/") + "/"
-        with self._told(name, "read"):
+        with self._errors(name, "read"):
             try:
                 found = self._fs.find(self._key(name), withdirs=False)
             except FileNotFoundError:
@@ -86,29 +86,29 @@ class Connection:
         return [key[len(start) :] for key in keys if key.startswith(start)]
 
     def get(self, name: str) -> bytes:
-        with self._told(name, "read"):
+        with self._errors(name, "read"):
             return bytes(self._fs.cat_file(self._key(name)))
 
     def fetch(self, name: str, path: Path) -> None:
         """Download an object to a local file."""
-        with self._told(name, "read"):
+        with self._errors(name, "read"):
             self._fs.get_file(self._key(name), str(path))
 
     def put(self, name: str, data: bytes) -> None:
-        with self._told(name, "written"):
+        with self._errors(name, "written"):
             self._fs.pipe_file(self._key(name), data)
 
     def send(self, path: Path, name: str) -> None:
         """Upload a local file."""
-        with self._told(name, "written"):
+        with self._errors(name, "written"):
             self._fs.put_file(str(path), self._key(name))
 
     def copy(self, source: str, name: str) -> None:
-        with self._told(name, "written"):
+        with self._errors(name, "written"):
             self._fs.cp_file(self._key(source), self._key(name))
 
     def delete(self, name: str) -> None:
-        with self._told(name, "removed"), contextlib.suppress(FileNotFoundError):
+        with self._errors(name, "removed"), contextlib.suppress(FileNotFoundError):
             self._fs.rm_file(self._key(name))
 
 
@@ -124,7 +124,7 @@ def _file_system(scheme: str) -> Any:
 
 
 @contextlib.contextmanager
-def told(place: str, deed: str) -> Iterator[None]:
+def storage_errors(place: str, deed: str) -> Iterator[None]:
     """Turn any error of an object store's library into a StorageError.
 
     Each library has its own errors, few of which are OSErrors.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ludus.core.errors import StorageError
-from ludus.store.cloud.connection import Connection, told
+from ludus.store.cloud.connection import Connection, storage_errors
 from ludus.store.cloud.lease import Lease
 from ludus.store.cloud.spool import Spooled, make_folder, passing_folder
 from ludus.store.files import hash_file, open_plain
@@ -144,7 +144,7 @@ class RemoteStorage(GrowingLogs):
         with passing_folder() as temporary:
             folder = Path(temporary)
             step("made")
-            with told(f"{self._place}/{name}", "written"):
+            with storage_errors(f"{self._place}/{name}", "written"):
                 fill(folder)
             step("filled")
             self.check_owned()
