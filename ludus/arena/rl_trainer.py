@@ -22,7 +22,7 @@ from ludus.arena.plan import after_an_iteration, make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of, sampled
-from ludus.arena.playing.transcript import told
+from ludus.arena.playing.transcript import transcript
 from ludus.arena.preflight import checked_terms, made_loss_module, tried
 from ludus.arena.rl_config import RlHyperParameters
 from ludus.arena.statistics import Meter, critic_statistics
@@ -324,7 +324,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
         """Return one test episode of saved weights, message by message."""
         with self._spared(weights):
-            return told(self.agents, self.evaluation, index)
+            return transcript(self.agents, self.evaluation, index)
 
     @contextlib.contextmanager
     def _spared(self, weights: Mapping[str, Any]) -> Iterator[None]:

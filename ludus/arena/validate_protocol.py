@@ -69,9 +69,9 @@ def _of_turns(handler: ProtocolHandler) -> Iterator[str]:
     rounds = sorted({*range(min(length, _LOOKED_AT)), length - 1})
     for index in rounds:
         for variant in range(handler.num_variants):
-            told = [*_of_turn(handler, index, variant)]
-            if told:
-                yield f"{type(handler).__name__}, round {index} of variant {variant}: {told[0]}"
+            problems = [*_of_turn(handler, index, variant)]
+            if problems:
+                yield f"{type(handler).__name__}, round {index} of variant {variant}: {problems[0]}"
                 return
 
 

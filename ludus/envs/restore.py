@@ -13,7 +13,7 @@ from gymnasium import spaces
 from ludus.config.sections import StrictConfig
 from ludus.envs.config import AnyEnv, env_name, make_env
 from ludus.envs.errors import EnvError
-from ludus.envs.slot import EnvSlot, told
+from ludus.envs.slot import EnvSlot, error_line
 from ludus.envs.spaces import MultiDiscreteActions, actions_of
 from ludus.seeds import derive
 
@@ -48,7 +48,7 @@ def restore_by_replay(
             return "playing its actions again showed other observations or rewards on the way"
     # Whatever the env does here, the run can go on with the next episode.
     except Exception as error:
-        problem = error.problem if isinstance(error, EnvError) else told(error)
+        problem = error.problem if isinstance(error, EnvError) else error_line(error)
         return f"playing its actions again failed: {problem}"
     return mark
 
@@ -58,7 +58,7 @@ def restore_by_state(slot: EnvSlot, episode: int, state: Any) -> str | None:
     try:
         slot.set_state(episode, state)
     except Exception as error:
-        problem = error.problem if isinstance(error, EnvError) else told(error)
+        problem = error.problem if isinstance(error, EnvError) else error_line(error)
         return f"its set_state failed: {problem}"
     return None
 
@@ -151,8 +151,8 @@ class _Player:
             self._num_steps = 0
         self._set_mask(info)
         # As bytes, since NaN differs from itself; the run itself reports a NaN.
-        told_reward = np.float64(reward).tobytes()
-        self.shown = (obs.tobytes(), told_reward, terminated, truncated, self._mask_bytes())
+        reward_bytes = np.float64(reward).tobytes()
+        self.shown = (obs.tobytes(), reward_bytes, terminated, truncated, self._mask_bytes())
         return self.shown
 
     def _mask_bytes(self) -> bytes:

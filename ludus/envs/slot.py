@@ -71,7 +71,7 @@ class EnvSlot:
         try:
             result: Any = self.env.reset(seed=seed)
         except Exception as error:
-            raise self.fault(f"reset raised {told(error)}", field="reset", step=0) from error
+            raise self.fault(f"reset raised {error_line(error)}", field="reset", step=0) from error
         if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], Mapping):
             problem = f"reset returned {_shape_of(result)}, not (observation, info)"
             raise self.fault(problem, field="reset", step=0)
@@ -95,9 +95,10 @@ class EnvSlot:
 
     def explain(self, result: object, error: Exception, *, step: int, action: object) -> EnvError:
         """Return the error for a failed step; `result` is None if the env itself raised."""
-        field, problem = "step", f"step raised {told(error)}"
+        field, problem = "step", f"step raised {error_line(error)}"
         if result is not None:
-            field, problem = self._wrong_in(result) or ("step", f"could not be read: {told(error)}")
+            unread = f"could not be read: {error_line(error)}"
+            field, problem = self._wrong_in(result) or ("step", unread)
         return self.fault(problem, field=field, step=step, action=action)
 
     def _wrong_in(self, result: object) -> tuple[str, str] | None:
@@ -272,13 +273,13 @@ def not_finite(obs: np.ndarray) -> str:
     return f"observation is {obs[place]} at {shown}; every number must be finite in float32"
 
 
-def success_told(info: Mapping[str, Any]) -> float:
+def reported_success(info: Mapping[str, Any]) -> float:
     """Return 1 or 0 if info reports success or failure, else NaN."""
     said = info.get("is_success", info.get("success"))
     return math.nan if said is None else float(bool(said))
 
 
-def told(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return an exception in one line, with the place that raised it."""
     text = " ".join(str(error).split())
     frames = traceback.extract_tb(error.__traceback__)

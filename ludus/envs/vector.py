@@ -17,7 +17,7 @@ from ludus.envs.action_codec import ActionCodec
 from ludus.envs.config import AnyEnv, env_name, make_env
 from ludus.envs.raw_rewards import OwnRewards
 from ludus.envs.restore import EnvPosition, restore_by_replay, restore_by_state
-from ludus.envs.slot import EnvSlot, as_reward, not_finite, success_told
+from ludus.envs.slot import EnvSlot, as_reward, not_finite, reported_success
 from ludus.envs.spaces import ObservationReader, quicken, spec_of
 
 
@@ -132,7 +132,7 @@ class VectorEnv:
         if ended:
             self.has_ended = True
             for i, info in ended:
-                self.successes[i] = success_told(info)
+                self.successes[i] = reported_success(info)
                 self._begin(i, self._slots[i].episode + 1)
 
     def _step_all(self, given: Sequence[Any]) -> list[tuple[int, Mapping[str, Any]]]:

@@ -78,8 +78,8 @@ class WorkerVectorEnv:
                 self._workers.append(
                     Child("ludus.envs.worker_main", name=title, timeout=self._timeout, fds=[memory])
                 )
-            told = {"do": "open", "section": section.model_dump(mode="json")}
-            common = {**told, "seed": seed, "name": name}
+            request = {"do": "open", "section": section.model_dump(mode="json")}
+            common = {**request, "seed": seed, "name": name}
             answers = self._ask_all(
                 lambda w: ({**common, "number": w, "envs": self._slices[w]}, ()), _START_SECONDS
             )

@@ -156,8 +156,8 @@ class CombinedAgents(nn.Module):
         there_NA: Tensor | None = batch.get(key, None)  # type: ignore[arg-type]
         for index, name in enumerate(self.names):
             if name in names:
-                told = {} if there_NA is None else {"there": there_NA[:, index]}
-                self.member(name).observe({**self.rows_of(index, batch), **told})
+                presence = {} if there_NA is None else {"there": there_NA[:, index]}
+                self.member(name).observe({**self.rows_of(index, batch), **presence})
 
     @property
     def fresh(self) -> list[str]:

@@ -125,7 +125,7 @@ class _Ppo(Objective):
         objective: Tensor,
         now: TurnDistribution,
         value_NA1: Tensor,
-        **told: Tensor,
+        **logged: Tensor,
     ) -> TensorDict:
         """Return the means of the terms of the loss, and of what is logged besides."""
         before = value_NA1 if self.value_clip is None else td[VALUE]
@@ -137,7 +137,7 @@ class _Ppo(Objective):
             "loss_critic": self.critic_coeff * error,
         }
         means = {name: self.averaged(name, term, td) for name, term in terms.items()}
-        return TensorDict(means | {name: _of_turns(one, td) for name, one in told.items()})
+        return TensorDict(means | {name: _of_turns(one, td) for name, one in logged.items()})
 
 
 def _of_turns(values: Tensor, td: TensorDictBase) -> Tensor:
@@ -160,8 +160,8 @@ class ClipPpo(_Ppo, ClipPPOLoss):
         now, log_ratio, advantage, value = self._looked_at(tensordict)
         clipped = log_ratio.clamp((-self.clip_epsilon).log1p(), self.clip_epsilon.log1p())
         loss = -clipped_gains(log_ratio.exp(), clipped.exp(), advantage)
-        told = {"kl_approx": -log_ratio, "clip_fraction": (clipped != log_ratio).float()}
-        return self._means(tensordict, loss, now, value, **told)
+        logged = {"kl_approx": -log_ratio, "clip_fraction": (clipped != log_ratio).float()}
+        return self._means(tensordict, loss, now, value, **logged)
 
 
 class KlPenaltyPpo(_Ppo, KLPENPPOLoss):

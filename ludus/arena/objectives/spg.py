@@ -238,7 +238,7 @@ class Spg(Objective, ReinforceLoss):
         """Return a term whose value is that of the losses, and whose gradient is each agent's direction."""
         parameters = {name: _parameters(self.agents, name) for name in self._learning}
         fields = own_gradients(losses, parameters)
-        directions, told = self._directions(losses, parameters, fields)
+        directions, logged = self._directions(losses, parameters, fields)
         moved = torch.stack([loss.detach() for loss in losses.values()]).sum()
         square = torch.zeros_like(moved)
         for name, own in parameters.items():
@@ -247,7 +247,7 @@ class Spg(Objective, ReinforceLoss):
                 moved = moved + ((one - one.detach()) * piece.view_as(one)).sum()
             response = directions[name] - fields[name].detach()
             square = square + response.dot(response)
-        return {"loss_objective": moved, "response_norm": square.sqrt(), **told}
+        return {"loss_objective": moved, "response_norm": square.sqrt(), **logged}
 
     def _directions(
         self, losses: Losses, parameters: dict[str, list[Tensor]], fields: Directions

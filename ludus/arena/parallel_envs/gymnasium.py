@@ -11,7 +11,7 @@ from ludus.arena.playing.parallel_env import ParallelEnvMaker
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError, nearest
-from ludus.envs.slot import told
+from ludus.envs.slot import error_line
 
 _NAME = "agent"
 
@@ -86,6 +86,6 @@ class GymnasiumEnv(ParallelEnvMaker):
             ) from error
         except Exception as error:
             raise ConfigError(
-                f"'id' is {name}, which gymnasium cannot make: {told(error)}; choose another id, such as"
-                " CartPole-v1"
+                f"'id' is {name}, which gymnasium cannot make: {error_line(error)}; choose another id,"
+                " such as CartPole-v1"
             ) from error

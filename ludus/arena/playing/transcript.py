@@ -14,7 +14,7 @@ from ludus.config.sections import kind_of
 _VERDICTS = ("rejects", "accepts", "goes on")
 
 
-def told(agents: CombinedAgents, evaluation: ProtocolEvaluation, index: int) -> list[str]:
+def transcript(agents: CombinedAgents, evaluation: ProtocolEvaluation, index: int) -> list[str]:
     """Return test episode number `index` as lines."""
     environment = evaluation.instance.test_environment
     iteration, place = divmod(index, environment.num_envs)
@@ -25,15 +25,15 @@ def told(agents: CombinedAgents, evaluation: ProtocolEvaluation, index: int) -> 
         moment = environment.begin(iteration)
     rollouts = roll_out(agents, environment, moment, evaluation.choose("play", index))[place]
     if isinstance(environment, MessageEnvironment):
-        lines = _messages_told(environment, evaluation, moment, rollouts)
+        lines = _message_lines(environment, evaluation, moment, rollouts)
     else:
-        lines = _steps_told(environment, rollouts)
+        lines = _step_lines(environment, rollouts)
     rewards_A = rollouts["next", "agents", "reward"].squeeze(-1).sum(0).tolist()
     gains = zip(environment.agent_names, rewards_A, strict=True)
     return [*lines, f"rewards: {', '.join(f'{name} {gain:+g}' for name, gain in gains)}"]
 
 
-def _messages_told(
+def _message_lines(
     environment: MessageEnvironment,
     evaluation: ProtocolEvaluation,
     moment: ProtocolMoment,
@@ -64,7 +64,7 @@ def _messages_told(
     return lines
 
 
-def _steps_told(environment: Environment, rollouts: TensorDict) -> list[str]:
+def _step_lines(environment: Environment, rollouts: TensorDict) -> list[str]:
     lines = []
     actions_TA = rollouts["agents", "action"][..., 1].tolist()
     there_TA = rollouts["agents", "there"].tolist()

@@ -49,19 +49,21 @@ def _body(run: ReportedRun) -> str:
         return '<div class="panel"><p>No model was tested yet.</p></div>'
     left_out = len(tested) - _MOST_MODELS
     more = f"<p>{left_out:,} further models are in metrics.jsonl.</p>" if left_out > 0 else ""
-    return f'<div class="panel"><p>{_told(run)}</p>{_table(tested[:_MOST_MODELS])}{more}</div>'
+    return (
+        f'<div class="panel"><p>{_introduction(run)}</p>{_table(tested[:_MOST_MODELS])}{more}</div>'
+    )
 
 
 def _read(line: Mapping[str, object]) -> _Tested | None:
     """Return the test in a line of the log; None where it has none."""
     said = mapping(line.get("text")).get("model")
-    numbers = {name: one for name, told in line.items() if (one := number(told)) is not None}
+    numbers = {name: one for name, value in line.items() if (one := number(value)) is not None}
     figures = {name: one for name, one in numbers.items() if name.startswith(_TEST)}
     counters = {name: one for name in _COUNTERS if (one := numbers.get(name))}
     return _Tested(said, counters, figures) if isinstance(said, str) and figures else None
 
 
-def _told(run: ReportedRun) -> str:
+def _introduction(run: ReportedRun) -> str:
     config = mapping(run.about.get("config"))
     episodes = number(config.get("episodes"))
     many = "as many episodes as its own test has" if not episodes else f"{episodes:,.0f} episodes"
@@ -96,13 +98,13 @@ def _columns(tested: Sequence[_Tested]) -> list[str]:
     """Return the main metrics; an agent's metric that equals the overall one is not repeated."""
     names = by_telling(dict.fromkeys(name for one in tested for name in one.figures))
     wholes = {name: _TEST + name.rpartition("/")[2] for name in names}
-    told = [
+    shown = [
         name
         for name in names
         if name == wholes[name]
         or any(one.figures.get(name) != one.figures.get(wholes[name]) for one in tested)
     ]
-    return told[:_MOST_FIGURES]
+    return shown[:_MOST_FIGURES]
 
 
 def _best(tested: Sequence[_Tested], name: str) -> float | None:
@@ -115,5 +117,5 @@ def _best(tested: Sequence[_Tested], name: str) -> float | None:
 
 
 def _cell(value: float | None, best: float | None) -> str:
-    told = "-" if value is None else short_number(value)
-    return f"<b>{told}</b>" if value is not None and value == best else told
+    cell = "-" if value is None else short_number(value)
+    return f"<b>{cell}</b>" if value is not None and value == best else cell

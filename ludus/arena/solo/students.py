@@ -117,9 +117,9 @@ class SoloUpdate(GradientUpdate):
 
     def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:
-            loss, told_A2 = net(*columns)
-            return loss, told_A2
+            loss, terms_A2 = net(*columns)
+            return loss, terms_A2
 
         with self._frozen_as_they_are():
-            loss, norm, told_A2 = self.learner.step(loss_fn, learning_rate)
-        return self._counted(loss, norm, told_A2.reshape(-1))
+            loss, norm, terms_A2 = self.learner.step(loss_fn, learning_rate)
+        return self._counted(loss, norm, terms_A2.reshape(-1))

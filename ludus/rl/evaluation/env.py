@@ -12,7 +12,7 @@ from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError, LudusError
 from ludus.envs.action_codec import ActionCodec
 from ludus.envs.config import AnyEnv, env_name, make_env
-from ludus.envs.slot import EnvSlot, as_reward, not_finite, success_told
+from ludus.envs.slot import EnvSlot, as_reward, not_finite, reported_success
 from ludus.envs.spaces import EnvSpec, ObservationReader, quicken, spec_of
 
 
@@ -79,7 +79,7 @@ class EvaluationEnv:
             problem = not_finite(self.obs)
             raise self._slot.fault(problem, field="observation", step=self.length, action=given)
         self.total_return += gained
-        self.success = success_told(info) if is_end else float("nan")
+        self.success = reported_success(info) if is_end else float("nan")
         return is_end
 
     def _set_mask(self, info: Mapping[str, Any], *, is_final: bool) -> None:

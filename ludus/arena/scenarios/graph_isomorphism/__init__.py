@@ -102,8 +102,8 @@ class GraphIsomorphism(Scenario):
             "AB", datum["adjacency"], datum["node_mask"], strict=True
         ):
             edges = torch.nonzero(torch.triu(adjacency_MM)).tolist()
-            told = " ".join(f"{one}-{other}" for one, other in edges)
-            lines.append(f"graph {name}: {int(mask_M.sum())} nodes, edges {told or 'none'}")
+            listed = " ".join(f"{one}-{other}" for one, other in edges)
+            lines.append(f"graph {name}: {int(mask_M.sum())} nodes, edges {listed or 'none'}")
         return lines
 
     def make_datasets(self, seed: int) -> Datasets:

@@ -19,7 +19,7 @@ def as_reward(value: object) -> float:
     if not isinstance(value, float):
         array = _array(value)
         if array.dtype.kind not in _NUMBERS or array.size != 1:
-            raise ValueError(f"is {told(value)}, not a number")
+            raise ValueError(f"is {description(value)}, not a number")
         value = float(array.item())
     if not abs(value) <= _LARGEST:
         raise ValueError(f"is {value}, which is not finite in float32")
@@ -32,7 +32,7 @@ def as_flag(value: object) -> bool:
         return bool(value)
     array = _array(value)
     if array.dtype.kind not in _NUMBERS or array.size != 1 or array.item() not in (0, 1):
-        raise ValueError(f"is {told(value)}, not a bool")
+        raise ValueError(f"is {description(value)}, not a bool")
     return bool(array.item())
 
 
@@ -48,13 +48,15 @@ def _row(space: spaces.Space[Any], seen: object) -> np.ndarray:
     if isinstance(space, spaces.Box):
         array = _array(seen)
         if array.dtype.kind not in _NUMBERS:
-            raise ValueError(f"is {told(seen)}, not numbers as its observation_space, a Box, says")
+            raise ValueError(
+                f"is {description(seen)}, not numbers as its observation_space, a Box, says"
+            )
         return _as_float32(array).reshape(-1)
     try:
         return _as_float32(np.asarray(spaces.flatten(space, seen)))
     except Exception as error:
         raise ValueError(
-            f"is {told(seen)}, which its observation_space, {space}, does not fit"
+            f"is {description(seen)}, which its observation_space, {space}, does not fit"
         ) from error
 
 
@@ -70,10 +72,10 @@ def _array(value: object) -> np.ndarray:
     try:
         return np.asarray(value)
     except Exception as error:
-        raise ValueError(f"is {told(value)}, not numbers of one shape") from error
+        raise ValueError(f"is {description(value)}, not numbers of one shape") from error
 
 
-def told(value: object) -> str:
+def description(value: object) -> str:
     """Return a short description of a value: its type, and itself where it is short."""
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype} of shape {value.shape}"

@@ -15,10 +15,10 @@ from typing import TypeVar
 import numpy as np
 
 from ludus.arena.playing.parallel_env import AnyParallelEnv
-from ludus.arena.scenarios.pettingzoo.reading import as_flag, as_reward, flattened, told
+from ludus.arena.scenarios.pettingzoo.reading import as_flag, as_reward, description, flattened
 from ludus.arena.scenarios.pettingzoo.spec import ParallelSpec, close_env, space_of
 from ludus.envs.errors import EnvError
-from ludus.envs.slot import told as told_error
+from ludus.envs.slot import error_line
 
 T = TypeVar("T")
 
@@ -105,14 +105,14 @@ class Slot:
         try:
             given = call()
         except Exception as error:
-            raise self._error(f"{name} raised {told_error(error)}", name) from error
+            raise self._error(f"{name} raised {error_line(error)}", name) from error
         if not isinstance(given, tuple | list) or len(given) != len(fields):
-            what = f"{len(given)} things" if isinstance(given, tuple | list) else told(given)
+            what = f"{len(given)} things" if isinstance(given, tuple | list) else description(given)
             raise self._error(f"{name} returned {what}, not ({', '.join(fields)})", name)
         for field, one in zip(fields[:-1], given, strict=False):
             if not isinstance(one, Mapping):
                 raise self._error(
-                    f"its {field} are {told(one)}, not a dict by the names of agents", field
+                    f"its {field} are {description(one)}, not a dict by the names of agents", field
                 )
         return list(given[:-1])
 
@@ -120,7 +120,7 @@ class Slot:
         """Return the agents that the env lists as present."""
         agents = getattr(self.env, "agents", None)
         if isinstance(agents, str) or not isinstance(agents, Collection):
-            raise self._error(f"its agents are {told(agents)}, not a list of names", field)
+            raise self._error(f"its agents are {description(agents)}, not a list of names", field)
         for name in agents:
             if not isinstance(name, str) or name not in self._names:
                 raise self._error(

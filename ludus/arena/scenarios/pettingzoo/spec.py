@@ -14,7 +14,7 @@ from ludus.config.base import StrictConfig
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError
-from ludus.envs.slot import told
+from ludus.envs.slot import error_line
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def make_env(section: StrictConfig) -> AnyParallelEnv:
     except LudusError:
         raise
     except Exception as error:
-        raise ConfigError(f"the env {kind} cannot be made: {told(error)}") from error
+        raise ConfigError(f"the env {kind} cannot be made: {error_line(error)}") from error
     if env is None:
         raise ConfigError(f"`make` of the env {kind} returned None; return the env that it makes")
     return env
@@ -57,7 +57,7 @@ def close_env(env: AnyParallelEnv, owner: str) -> None:
     try:
         close()
     except Exception as error:
-        raise LudusError(f"close() of {owner} raised {told(error)}") from error
+        raise LudusError(f"close() of {owner} raised {error_line(error)}") from error
 
 
 def spec_of(section: StrictConfig) -> ParallelSpec:
@@ -133,7 +133,7 @@ def space_of(
     try:
         space = ask(name)
     except Exception as error:
-        raise ConfigError(f"{method}('{name}') of {owner} raised {told(error)}") from error
+        raise ConfigError(f"{method}('{name}') of {owner} raised {error_line(error)}") from error
     if not isinstance(space, spaces.Space):
         raise ConfigError(
             f"{method}('{name}') of {owner} returned a {type(space).__name__}, which is no space of"
