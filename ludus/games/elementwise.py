@@ -149,8 +149,8 @@ class ElementwiseGame(FusedGame):
     def text(self, state: State, game: int) -> str:
         """Return a drawing of one game, if it has one, and its numbers by name."""
         numbers = state["numbers"][game].tolist()
-        told = self.described(*numbers), f"step {int(state['steps'][game])}"
-        return "\n".join([*self.picture(*numbers), ", ".join(told)])
+        parts = self.described(*numbers), f"step {int(state['steps'][game])}"
+        return "\n".join([*self.picture(*numbers), ", ".join(parts)])
 
     def picture(self, *numbers: float) -> Sequence[str]:
         """Return lines that draw a state; empty unless a game overrides it."""
@@ -167,8 +167,8 @@ class ElementwiseGame(FusedGame):
             return super().told(role, action)
         if isinstance(self.moves, Moves):
             return self.names[int(action)]
-        told = zip(action.tolist(), self.names, strict=True)
-        return ", ".join(f"{x:+.2f} {unit}" for x, unit in told)
+        pairs = zip(action.tolist(), self.names, strict=True)
+        return ", ".join(f"{x:+.2f} {unit}" for x, unit in pairs)
 
     def done(self, state: State) -> Tensor:
         """Return whether each game has terminated."""

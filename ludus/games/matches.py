@@ -64,7 +64,7 @@ def moments(
             state = after
 
 
-def told(
+def transcript(
     game: FusedGame,
     players: Mapping[str, Player],
     names: Mapping[str, str],

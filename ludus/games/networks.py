@@ -101,14 +101,14 @@ def make_net(
 
 def arch_problems(net_arch: Sequence[Layer]) -> Iterator[str]:
     """Yield a sentence for each invalid element of a net_arch, with its position."""
-    is_first, told = True, set[str]()
+    is_first, seen = True, set[str]()
     for number, (place, element) in enumerate(_flat(net_arch, "net_arch")):
         if number >= _MOST_LAYERS:
             yield f"'net_arch' has more than {_MOST_LAYERS} layers; repeat fewer times"
             return
-        if place in told:
+        if place in seen:
             continue
-        told.add(place)
+        seen.add(place)
         is_residual = isinstance(element, str) and _RESIDUAL.fullmatch(element) is not None
         if isinstance(element, str) and element != "b" and not is_residual:
             yield (

@@ -75,9 +75,9 @@ def seated(given: AnyPlayer, game: FusedGame, role: str) -> Player:
 
 def begin(player: Player, new_B: Tensor | None = None) -> None:
     """Tell a stateful player that the games of a mask, or all, are new."""
-    told = getattr(player, "begin", None)
-    if told is not None:
-        told(new_B)
+    own_begin = getattr(player, "begin", None)
+    if own_begin is not None:
+        own_begin(new_B)
 
 
 def foreign(players: Mapping[str, Player]) -> set[str]:

@@ -40,25 +40,27 @@ def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: objec
 
 def _in_updates(data: Mapping[str, Any], value: object) -> str:
     """Return a number of env steps in optimisation steps, for a run counted in steps."""
-    told = " Here 'steps.max_opt_steps' decides that, in optimisation steps"
+    advice = " Here 'steps.max_opt_steps' decides that, in optimisation steps"
     first, interval = data.get("learning_starts"), data["steps"].get("update_every_env_steps")
     if isinstance(first, int) and isinstance(interval, int) and interval > 0:
-        told += f", one for {interval} env steps after the first {first}"
+        advice += f", one for {interval} env steps after the first {first}"
         if isinstance(value, int) and value >= first + interval:
-            told += f": write steps.max_opt_steps={(value - first) // interval}"
-    return f"{told}."
+            advice += f": write steps.max_opt_steps={(value - first) // interval}"
+    return f"{advice}."
 
 
 def _as_size(data: Mapping[str, Any], value: object) -> str:
     """Return the minibatch size for a number of minibatches: the key is the size."""
-    told = " Here 'minibatch_size' decides that: how many steps of a rollout one update learns from"
+    advice = (
+        " Here 'minibatch_size' decides that: how many steps of a rollout one update learns from"
+    )
     envs, steps = data.get("num_envs"), data.get("rollout_steps")
     if isinstance(envs, int) and isinstance(steps, int):
         size = envs * steps
-        told += f", which has {size}"
+        advice += f", which has {size}"
         if isinstance(value, int) and value > 0 and size % value == 0:
-            told += f"; write minibatch_size={size // value}"
-    return f"{told}."
+            advice += f"; write minibatch_size={size // value}"
+    return f"{advice}."
 
 
 declare(

@@ -1,4 +1,4 @@
-"""Whoever lets players play asks them in one way: what is no legal action is told, never a traceback."""
+"""Every caller asks players in one way: an illegal action is a sentence, never a traceback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from ludus.core.errors import ConfigError, Interrupted, LudusError
 from ludus.games.dqn.players import Mixed
 from ludus.games.game import FusedGame
-from ludus.games.matches import moments, play_games, told
+from ludus.games.matches import moments, play_games, transcript
 from ludus.games.player import Player, ask
 from ludus.games.roll_out import roll_out
 from ludus.seeds import generator
@@ -133,7 +133,7 @@ def test_every_loop_tells_those_who_remember_that_games_begin(loop: Loop) -> Non
 def test_a_game_that_is_told_begins_for_its_players() -> None:
     game, player = hironaka(), Says()
     names = {"host": "random", "agent": "says"}
-    list(told(game, with_agent(player, game), names, generator(0, "x"), max_turns=3))
+    list(transcript(game, with_agent(player, game), names, generator(0, "x"), max_turns=3))
     assert player.begun == [None]
 
 

@@ -17,7 +17,7 @@ from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.seating import Seating
 from ludus.games.export import export_policy
-from ludus.games.matches import Played, rho, told
+from ludus.games.matches import Played, rho, transcript
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive
 
@@ -64,7 +64,7 @@ class RoleAbilities:
         # Played to its end before the first line: a suspended generator would keep gradients off for the
         # caller.
         with swapped_weights(self.seating, weights), self.seating.spared() as players:
-            return list(told(self.game, players, names, draws, max_turns=turns))
+            return list(transcript(self.game, players, names, draws, max_turns=turns))
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write the policy of each trained role to <path>/<role>, to act with NumPy alone."""

@@ -61,7 +61,7 @@ def as_fused(error: HookError, unfused: Repeat, config: FusedPpoConfig) -> HookE
     names = {name for node in walk_nodes(unfused) for name in hook_names(node)}
     if not config.fused or not any(f".{name} " in str(error) for name in names):
         return error
-    told = str(error).split(" fits no node")[0]
+    hook = str(error).split(" fits no node")[0]
     return HookError(
-        f"{told} fits no node of this plan, in which a round is one stage; set fused: false"
+        f"{hook} fits no node of this plan, in which a round is one stage; set fused: false"
     )

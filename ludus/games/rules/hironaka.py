@@ -261,9 +261,9 @@ class Hironaka(FusedGame):
         """Return the remaining points, and the coordinates that the host has chosen."""
         points_ND, coords_D = state["points"][game].tolist(), state["coords"][game].tolist()
         left = [[f"{x:.4g}" for x in point] for point in points_ND if point[0] >= 0]
-        told = " ".join(f"({', '.join(point)})" for point in left)
+        listed = " ".join(f"({', '.join(point)})" for point in left)
         named = [str(axis) for axis, is_named in enumerate(coords_D) if is_named]
-        return f"{told}  the host names {', '.join(named)}" if named else told
+        return f"{listed}  the host names {', '.join(named)}" if named else listed
 
     def _table(self, device: torch.device) -> Tensor:
         if device not in self._tables:

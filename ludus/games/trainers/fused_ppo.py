@@ -20,7 +20,7 @@ from ludus.games.export import export_policy
 from ludus.games.game import Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
-from ludus.games.matches import told
+from ludus.games.matches import transcript
 from ludus.games.networks import check_network
 from ludus.games.player import Player
 from ludus.games.ppo.actor_critic import (
@@ -325,9 +325,9 @@ class PPOTrainer(Trainer):
         """Return one game of saved weights, move by move; against an opponent they play each role in turn."""
         # Played to its end before the lines are read, so that nothing happens between two moves.
         with swapped_weights(self.learner, weights), self._spared() as player:
-            return list(self._told(player, index))
+            return list(self._transcript(player, index))
 
-    def _told(self, player: PolicyPlayer, index: int) -> Iterator[str]:
+    def _transcript(self, player: PolicyPlayer, index: int) -> Iterator[str]:
         evaluation, roles = self.evaluation, self.fused_game.roles
         own = roles[index % len(roles)]
         players: dict[str, Player] = {**evaluation.make_opponents(), own: player}
@@ -339,7 +339,7 @@ class PPOTrainer(Trainer):
         }
         source = evaluation.generator(f"play/{index}")
         turns = evaluation.config.max_turns
-        return told(self.fused_game, players, names, source, max_turns=turns)
+        return transcript(self.fused_game, players, names, source, max_turns=turns)
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write saved weights to act with NumPy alone; legal moves are given as masks."""

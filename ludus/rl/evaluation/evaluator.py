@@ -251,7 +251,7 @@ def summary(episodes: Sequence[Episode], *, prefix: str = "eval") -> dict[str, f
     """Return the metrics of these episodes, independent of the order in which they ended."""
     in_order = sorted(episodes, key=lambda episode: episode.index)
     returns = np.array([episode.total_return for episode in in_order])
-    told = [episode.success for episode in in_order if not math.isnan(episode.success)]
+    successes = [episode.success for episode in in_order if not math.isnan(episode.success)]
     metrics = {
         f"{prefix}/return_mean": float(returns.mean()),
         f"{prefix}/return_std": float(returns.std()),
@@ -259,8 +259,8 @@ def summary(episodes: Sequence[Episode], *, prefix: str = "eval") -> dict[str, f
         f"{prefix}/return_max": float(returns.max()),
         f"{prefix}/length_mean": float(np.mean([episode.length for episode in in_order])),
     }
-    if told:
-        metrics[f"{prefix}/success_rate"] = float(np.mean(told))
+    if successes:
+        metrics[f"{prefix}/success_rate"] = float(np.mean(successes))
     if num_cut := sum(episode.is_cut for episode in in_order):
         metrics[f"{prefix}/cut_episodes"] = float(num_cut)
     return metrics

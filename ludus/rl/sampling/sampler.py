@@ -55,9 +55,9 @@ class Episodes:
             self._shaped_N += env.rewards
         if env.has_ended:
             for index in np.flatnonzero(env.terminated | env.truncated).tolist():
-                told = float(env.successes[index])
+                success = float(env.successes[index])
                 self._latest.append(
-                    (float(self._returns_N[index]), int(self._steps_N[index]), told)
+                    (float(self._returns_N[index]), int(self._steps_N[index]), success)
                 )
                 if self._is_shaped:
                     self._latest_shaped.append(float(self._shaped_N[index]))
@@ -82,7 +82,9 @@ class Episodes:
         """Return the means over the latest episodes; empty before the first has ended."""
         if not self._latest:
             return {}
-        returns, lengths, told = (np.asarray(column) for column in zip(*self._latest, strict=True))
+        returns, lengths, successes = (
+            np.asarray(column) for column in zip(*self._latest, strict=True)
+        )
         found = {
             "rollout/ep_rew_mean": float(returns.mean()),
             "rollout/ep_len_mean": float(lengths.mean()),
@@ -90,9 +92,9 @@ class Episodes:
         }
         if self._latest_shaped:
             found["rollout/ep_shaped_rew_mean"] = float(np.mean(self._latest_shaped))
-        is_told = ~np.isnan(told)
-        if is_told.any():
-            found["rollout/success_rate"] = float(told[is_told].mean())
+        is_known = ~np.isnan(successes)
+        if is_known.any():
+            found["rollout/success_rate"] = float(successes[is_known].mean())
         return found
 
     def state_dict(self) -> dict[str, Any]:
@@ -129,7 +131,7 @@ class Episodes:
         self._returns_N[:], self._steps_N[:] = returns, steps
         self._latest.clear()
         rows: Any = latest.tolist()
-        self._latest.extend((r, int(n), told) for r, n, told in rows)
+        self._latest.extend((r, int(n), success) for r, n, success in rows)
         if "shaped" in state:
             self._shaped_N[:] = state["shaped"]["returns"]
             self._latest_shaped.clear()
