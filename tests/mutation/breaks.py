@@ -447,7 +447,7 @@ _ACTIVE = [
     (f"{_LABELLING}/answering.py", "number = None if self._are_numbers else _number(word)",
      "number = _number(word)"),
     (f"{_LABELLING}/queries.py", "max(found, key=", "min(found, key="),
-    (f"{_LABELLING}/queries.py", 'if told.pop("seal", None) != _seal(told):', "if False:"),
+    (f"{_LABELLING}/queries.py", 'if fields.pop("seal", None) != _seal(fields):', "if False:"),
     (f"{_LABELLING}/sitting.py", "if storage.is_locked():", "if False:"),
     (f"{_LABELLING}/queries.py",
      'return f"{column}_" if column.strip().casefold() in ("row", "label") else column',

@@ -12,7 +12,7 @@ from ludus.active.oracle import Labels
 from ludus.core.errors import LudusError
 
 _MOST_BYTES = 1 << 26
-_MOST_TOLD = 5
+_MAX_LISTED = 5
 
 
 class Words:
@@ -32,14 +32,14 @@ class Words:
             return found
         number = None if self._are_numbers else _number(word)
         if number is None:
-            raise LudusError(f"{word[:40]!r} is no label; give {self.told()}")
+            raise LudusError(f"{word[:40]!r} is no label; give {self.valid_answers()}")
         return self._labels.checked(row, number)
 
     def is_name(self, word: str) -> bool:
         """Return whether this is the name of a class."""
         return word.strip().casefold() in self._by_name
 
-    def told(self) -> str:
+    def valid_answers(self) -> str:
         """Return a description of the valid answers."""
         count = self._labels.num_classes
         if count is None:
@@ -94,9 +94,11 @@ def read_answers(
             elif row not in known:
                 found[row] = label
     if problems:
-        more = len(problems) - _MOST_TOLD
-        told = "; ".join(problems[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
-        raise LudusError(f"{path}: {told}. None of its answers was kept; mend it and give it again")
+        more = len(problems) - _MAX_LISTED
+        listed = "; ".join(problems[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")
+        raise LudusError(
+            f"{path}: {listed}. None of its answers was kept; mend it and give it again"
+        )
     return found, num_blank
 
 

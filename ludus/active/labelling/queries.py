@@ -65,16 +65,16 @@ def write_queries(files: Files, queries: Queries) -> None:
         data = save({"inputs": inputs_Q.cpu().contiguous()})
         files.write(f"{name}.safetensors", data)
         digest = hashlib.sha256(data).hexdigest()
-    told = {key: value for key, value in asdict(queries).items() if key != "inputs"}
-    told = {"format": FORMAT, **told, "inputs_sha256": digest}
+    fields = {key: value for key, value in asdict(queries).items() if key != "inputs"}
+    fields = {"format": FORMAT, **fields, "inputs_sha256": digest}
     files.write(
-        f"{name}.json", json.dumps({**told, "seal": _seal(told)}, indent=1).encode() + b"\n"
+        f"{name}.json", json.dumps({**fields, "seal": _seal(fields)}, indent=1).encode() + b"\n"
     )
 
 
-def _seal(told: Mapping[str, Any]) -> str:
+def _seal(fields: Mapping[str, Any]) -> str:
     """Return the hash of all fields except the seal, to detect changes."""
-    return hashlib.sha256(json.dumps(told, allow_nan=False).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(fields, allow_nan=False).encode()).hexdigest()
 
 
 def read_queries(storage: Storage) -> Queries | None:
@@ -94,33 +94,33 @@ def read_queries(storage: Storage) -> Queries | None:
 
 
 def _read(storage: Storage, name: str) -> Queries:
-    told = parse_json(storage.read(name, limit=_MOST_BYTES), source=name)
-    if not isinstance(told, dict) or told.get("format") != FORMAT:
+    fields = parse_json(storage.read(name, limit=_MOST_BYTES), source=name)
+    if not isinstance(fields, dict) or fields.get("format") != FORMAT:
         raise ValueError("it is not one this ludus reads")
-    if told.pop("seal", None) != _seal(told):
+    if fields.pop("seal", None) != _seal(fields):
         raise ValueError("it has changed since it was written")
-    rows = [states.whole(states.rows(told, "rows"), at) for at in range(len(told["rows"]))]
+    rows = [states.whole(states.rows(fields, "rows"), at) for at in range(len(fields["rows"]))]
     if len({*rows}) < len(rows):
         raise ValueError("a row stands twice")
-    digest = told["inputs_sha256"]
+    digest = fields["inputs_sha256"]
     inputs_Q = None if digest is None else _tensor(storage, name, digest)
     if inputs_Q is not None and len(inputs_Q) != len(rows):
         raise ValueError(f"it has {len(rows)} rows and {len(inputs_Q)} inputs")
-    classes = None if told["num_classes"] is None else states.whole(told, "num_classes")
+    classes = None if fields["num_classes"] is None else states.whole(fields, "num_classes")
     return Queries(
-        round=states.whole(told, "round"),
+        round=states.whole(fields, "round"),
         rows=rows,
         num_classes=classes,
-        class_names=_texts(told["class_names"]),
-        columns=_texts(told["columns"]),
-        picture=None if told["picture"] is None else _sides(told, inputs_Q),
+        class_names=_texts(fields["class_names"]),
+        columns=_texts(fields["columns"]),
+        picture=None if fields["picture"] is None else _sides(fields, inputs_Q),
         inputs=inputs_Q,
     )
 
 
-def _sides(told: Mapping[str, Any], inputs_Q: Tensor | None) -> list[int]:
+def _sides(fields: Mapping[str, Any], inputs_Q: Tensor | None) -> list[int]:
     """Return channels, height and width, checked against the inputs."""
-    found = states.rows(told, "picture", length=3)
+    found = states.rows(fields, "picture", length=3)
     sides = [states.whole(found, at, at_least=1) for at in range(3)]
     if inputs_Q is not None and len(inputs_Q) and math.prod(sides) != inputs_Q[0].numel():
         raise ValueError(f"its inputs are no pictures of {sides}")

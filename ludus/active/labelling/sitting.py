@@ -78,7 +78,7 @@ class Labelling:
         while place < len(rows):
             row = rows[place]
             _show(queries, row, f"row {row}, {place + 1} of {len(rows)}")
-            word = _typed(words.told())
+            word = _typed(words.valid_answers())
             if word is not None and words.is_name(word):
                 place += self._keep(words, row, word)
             elif word is None or word in ("q", "quit"):
@@ -160,11 +160,11 @@ def _show(queries: Queries, row: int, heading: str) -> None:
         say(text)
 
 
-def _typed(told: str) -> str | None:
+def _typed(prompt: str) -> str | None:
     """Return the typed line, or None at the end of the input."""
     if sys.stdin.isatty():
         with contextlib.suppress(EOFError, KeyboardInterrupt):
-            return input(f"{clean(told)}: ").strip()
+            return input(f"{clean(prompt)}: ").strip()
         say("")
         return None
     line = sys.stdin.readline()

@@ -137,5 +137,5 @@ def _notes(groups: Sequence[_Group]) -> Iterator[str]:
         ends = {label: max(points, default=0) for label, points in group.runs}
         for label, end in ends.items():
             if end < max(ends.values()):
-                told = f"was last tested with {end:,} labels" if end else "was not tested yet"
-                yield f"{label} {told}; the line of {group.label} goes as far as all of its tested runs."
+                progress = f"was last tested with {end:,} labels" if end else "was not tested yet"
+                yield f"{label} {progress}; the line of {group.label} goes as far as all of its tested runs."

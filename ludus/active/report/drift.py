@@ -14,7 +14,7 @@ MARK = "stream.jsonl"
 """The log of an edge: a line for each window, with its step."""
 
 _BASELINE = "_baseline"
-_MOST_TOLD = 20
+_MAX_LISTED = 20
 
 _Rows = Sequence[Mapping[str, Any]]
 
@@ -39,7 +39,7 @@ def _of_stream(run: ReportedRun) -> str:
         if (name == "accuracy" or name.startswith("state/")) and not name.endswith(_BASELINE)
     )
     charts = [_chart(rows, name, moments) for name in names]
-    return f'<div class="charts">{"".join(charts)}</div>' + panel(_told(moments))
+    return f'<div class="charts">{"".join(charts)}</div>' + panel(_list_of(moments))
 
 
 def _step(row: Mapping[str, Any]) -> int | None:
@@ -54,10 +54,10 @@ def _chart(rows: _Rows, name: str, moments: Sequence[tuple[float, str]]) -> str:
 
 def _line(rows: _Rows, name: str, label: str, colour: int) -> list[Line]:
     points = [(float(_step(row) or 0), number(row.get(name))) for row in rows]
-    told = [(x, y) for x, y in points if y is not None]
-    if not told:
+    measured = [(x, y) for x, y in points if y is not None]
+    if not measured:
         return []
-    xs, ys = zip(*told, strict=True)
+    xs, ys = zip(*measured, strict=True)
     return [Line(label, xs, ys, colour, dash=colour)]
 
 
@@ -74,9 +74,9 @@ def _moments(rows: _Rows) -> list[tuple[float, str]]:
     return found
 
 
-def _told(moments: Sequence[tuple[float, str]]) -> str:
+def _list_of(moments: Sequence[tuple[float, str]]) -> str:
     if not moments:
         return "<p>No retraining was asked for.</p>"
-    shown = "".join(f"<p>{text(told)}</p>" for _, told in moments[:_MOST_TOLD])
-    left = len(moments) - _MOST_TOLD
+    shown = "".join(f"<p>{text(sentence)}</p>" for _, sentence in moments[:_MAX_LISTED])
+    left = len(moments) - _MAX_LISTED
     return shown + (f"<p>and {left:,} more such moments.</p>" if left > 0 else "")

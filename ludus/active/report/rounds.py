@@ -104,8 +104,8 @@ def _calibration_chart(curve: Curve) -> str:
     lines += _calibration_line("as predicted", curve.bins, 0)
     if curve.scaled_bins is not None:
         temperature = curve.temperature
-        told = "" if temperature is None else f" {short_number(round(temperature, 3))}"
-        lines += _calibration_line(f"with temperature{told}", curve.scaled_bins, 1)
+        shown = "" if temperature is None else f" {short_number(round(temperature, 3))}"
+        lines += _calibration_line(f"with temperature{shown}", curve.scaled_bins, 1)
     return line_chart(
         f"Round {curve.round}", lines, x_label="confidence", size=NARROW, scales=(scale, scale)
     )

@@ -118,9 +118,9 @@ class StreamConfig(StrictConfig):
     def problems(self) -> Iterator[str]:
         """Yield the conflicts between keys."""
         if (self.state_estimation is None) == (self.state_estimation_host == "edge"):
-            told = "null" if self.state_estimation is None else "given"
+            setting = "null" if self.state_estimation is None else "given"
             yield (
-                f"'state_estimation' is {told}, and 'state_estimation_host' {self.state_estimation_host};"
+                f"'state_estimation' is {setting}, and 'state_estimation_host' {self.state_estimation_host};"
                 " give it where the edge estimates, and nowhere else"
             )
         if self.send_samples > self.keep_samples:

@@ -100,9 +100,9 @@ class Datacenter:
     def _handshake(self, message: Message) -> Reply:
         host = message.header.get("state_estimation_host")
         if (host == "datacenter") != (self.config.state_estimation is not None):
-            told = "has none" if self.config.state_estimation is None else "has one"
+            setting = "has none" if self.config.state_estimation is None else "has one"
             raise LudusError(
-                f"the edge wants its state estimated by the {host}, and the datacenter's config {told} in"
+                f"the edge wants its state estimated by the {host}, and the datacenter's config {setting} in"
                 " 'state_estimation'; make the two files agree"
             )
         training, header = self.config.training, message.header

@@ -107,8 +107,8 @@ class Edge:
             try:
                 self._take(self._requests.introduce())
             except LinkLost as error:
-                told = f"{error}; start the datacenter first, and then the edge"
-                raise LudusError(told) from None
+                message = f"{error}; start the datacenter first, and then the edge"
+                raise LudusError(message) from None
             self._save()
         elif self.simulator.step >= config.num_steps:
             self._tell(
@@ -167,7 +167,7 @@ class Edge:
             if not config.wait_for_update:
                 break
             if self._is_asking and self.is_over.wait(_POLL_SECONDS):
-                raise Stopped("told to end")
+                raise Stopped("asked to end")
 
     def samples(self, number: int) -> Tensor:
         """Return the rows that message `number` sends: a new random sample of the latest."""

@@ -139,4 +139,4 @@ class Requests:
             if not waits:
                 return None
             if self._is_over.wait(_AGAIN_SECONDS):
-                raise Stopped("told to end")
+                raise Stopped("asked to end")

@@ -103,8 +103,8 @@ class Server:
         return False
 
     def _check_limits(self, message: Message) -> None:
-        own, told = self._link.max_message_bytes, message.header.get("max_message_bytes")
-        if message.kind == "handshake" and told != own:
+        own, theirs = self._link.max_message_bytes, message.header.get("max_message_bytes")
+        if message.kind == "handshake" and theirs != own:
             raise LudusError(
-                f"link.max_message_bytes is {told} at the edge and {own} here; make the two files agree"
+                f"link.max_message_bytes is {theirs} at the edge and {own} here; make the two files agree"
             )

@@ -76,26 +76,28 @@ class WireConnection:
         own = secrets.token_bytes(32)
         if self._role == "datacenter":
             self._say({"ludus": "stream", "version": _VERSION, "nonce": own.hex()})
-            told = self._hear()
-            nonces = own + _from_hex(told, "nonce")
-            if not hmac.compare_digest(_from_hex(told, "proof"), _mac(secret, b"edge", nonces)):
+            reply = self._hear()
+            nonces = own + _from_hex(reply, "nonce")
+            if not hmac.compare_digest(_from_hex(reply, "proof"), _mac(secret, b"edge", nonces)):
                 self._say({"refused": "secret"})
                 raise WireError("an edge was refused: it does not know the secret")
             self._say({"proof": _mac(secret, b"datacenter", nonces).hex()})
         else:
-            told = self._hear()
-            if told.get("ludus") != "stream" or told.get("version") != _VERSION:
+            reply = self._hear()
+            if reply.get("ludus") != "stream" or reply.get("version") != _VERSION:
                 raise WireError(
                     "what answers there is no datacenter of this version of ludus; look at the port"
                 )
-            nonces = _from_hex(told, "nonce") + own
+            nonces = _from_hex(reply, "nonce") + own
             self._say({"nonce": own.hex(), "proof": _mac(secret, b"edge", nonces).hex()})
-            told = self._hear()
-            if told.get("refused") == "secret":
+            reply = self._hear()
+            if reply.get("refused") == "secret":
                 raise WireError("the datacenter refused us: its secret is another one")
             expected = _mac(secret, b"datacenter", nonces)
-            if not hmac.compare_digest(_from_hex(told, "proof"), expected):
-                raise WireError("what answers there does not know the secret; nothing was told it")
+            if not hmac.compare_digest(_from_hex(reply, "proof"), expected):
+                raise WireError(
+                    "what answers there does not know the secret; nothing was sent to it"
+                )
         return _mac(secret, b"session", nonces)
 
     def send(
