@@ -202,12 +202,12 @@ def change(
     """
     changed, wrong = apply_overrides(data, overrides)
     if wrong:
-        told = [listed(COMMAND_LINE, wrong)]
+        problems = [listed(COMMAND_LINE, wrong)]
         try:
             typed_file(data, source=source, changed=changed)
         except ConfigError as error:
-            told.append(str(error))
-        raise ConfigError("\n".join(told))
+            problems.append(str(error))
+        raise ConfigError("\n".join(problems))
     lengths = [path for path in changed if is_length(path)]
     off = _unreached(data) if lengths else {}
     if off.keys() & set(changed):

@@ -148,7 +148,7 @@ def _by_origin(source: str, lines: Sequence[str], changed: Sequence[str]) -> str
         is_own = any(line.startswith(f"'{path}") for path in named)
         both = f"{source} with {', '.join(named)} from the command line"
         found.setdefault(COMMAND_LINE if is_own else both if named else source, []).append(line)
-    return "\n".join(listed(origin, told) for origin, told in found.items())
+    return "\n".join(listed(origin, group) for origin, group in found.items())
 
 
 def listed(source: str, lines: Sequence[str]) -> str:
@@ -177,8 +177,8 @@ def _describe_all(cls: type[StrictConfig], data: object, error: ValidationError)
     sections = set[str]()
     for problem in error.errors():
         path, line = _describe(cls, data, problem)
-        told = lines.get(path)
-        lines[path] = f"{told} or {line.removeprefix('must be ')}" if told else line
+        earlier = lines.get(path)
+        lines[path] = f"{earlier} or {line.removeprefix('must be ')}" if earlier else line
         found[path] = _found(problem["input"]) if line.startswith("must ") else ""
         if line.startswith("must ") and isinstance(problem["input"], Mapping):
             sections.add(path)

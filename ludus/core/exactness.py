@@ -19,8 +19,8 @@ class Exact(StrEnum):
         return self is not Exact.NO
 
 
-def exact_word(told: object) -> Exact | None:
+def exact_word(value: object) -> Exact | None:
     """Parse the value in a file: one of the three words, or true or false in older files."""
-    if isinstance(told, bool):
-        return Exact.EXPECTED if told else Exact.NO
-    return Exact(told) if isinstance(told, str) and told in tuple(Exact) else None
+    if isinstance(value, bool):
+        return Exact.EXPECTED if value else Exact.NO
+    return Exact(value) if isinstance(value, str) and value in tuple(Exact) else None

@@ -39,7 +39,7 @@ def walk_objects(
 ) -> None:
     """Visit objects, and those that `visit` returns for each; None means that it was not one to visit.
 
-    `visit` is told how many visits are left. In breadth the items of long containers come last, because the
+    `visit` receives the number of visits left. In breadth the items of long containers come last, because the
     budget may run out.
     """
     waiting, long = deque(roots), deque[One]()

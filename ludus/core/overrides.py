@@ -83,8 +83,8 @@ def _remedy(trainer: object, name: str, there: Collection[str], nodes: Collectio
     if close := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
         return f"call it {close[0]}, or give it another name"
     own: Callable[[str], str | None] | None = getattr(trainer, "instead_of", None)
-    if own is not None and (told := own(name)) is not None:
-        return told
+    if own is not None and (advice := own(name)) is not None:
+        return advice
     if name.startswith(HOOKS_ELSEWHERE):
         words = name.split("_")
         when = "before" if {"start", "begin", "before"} & {*words} else "after"

@@ -55,7 +55,7 @@ class UnsavedStates:
         self._once: tuple[str, ...] = ()
         self._first: dict[str, Digests] = {}
         self._found: dict[str, dict[str, None]] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._looked_at: tuple[object, ...] = ()
 
     def watch(self, trainer: Trainer) -> None:
@@ -122,8 +122,8 @@ class UnsavedStates:
             look.was_cut = False
             for attribute, digest in look.digests(value).items():
                 found[f"{name}.{attribute}" if attribute else name] = digest
-            if look.was_cut and f"{title}: {name}" not in self._told:
-                self._told.add(f"{title}: {name}")
+            if look.was_cut and f"{title}: {name}" not in self._reported:
+                self._reported.add(f"{title}: {name}")
                 assert self._trainer is not None
                 self._trainer.run.tell(
                     f"{title} holds more in `{name}` than is compared at each save, so that a change in"

@@ -120,8 +120,8 @@ class Fit:
                 self._enter(run)
             data.start(run.counters["epoch"])
         batch = data.next()
-        for told in data.news():
-            run.tell(told, event="data")
+        for note in data.news():
+            run.tell(note, event="data")
         return self._of_batch(batch, data.position - 1)
 
     def _enter(self, run: Run) -> None:

@@ -41,7 +41,7 @@ def build(auto_class: str, values: Mapping[str, Any]) -> nn.Module:
             f"'model.config.model_type' is {model_type}, which transformers does not know."
             f"{nearest(model_type, known)}"
         )
-    with _told("model.config"), _quiet(transformers):
+    with _as_config_errors("model.config"), _quiet(transformers):
         _check_values(transformers.AutoConfig.for_model(model_type), given)
         config = transformers.AutoConfig.for_model(model_type, **given)
         network: nn.Module = getattr(transformers, auto_class).from_config(
@@ -54,7 +54,7 @@ def load(auto_class: str, path: str, values: Mapping[str, Any]) -> tuple[nn.Modu
     """Return the model of a local folder, in float32, and the names of weights that the folder lacks."""
     transformers = optional("transformers", key="model.kind huggingface", extra="huggingface")
     _check_folder(Path(path))
-    with _told("model.path"), _quiet(transformers):
+    with _as_config_errors("model.path"), _quiet(transformers):
         options = {"local_files_only": True, "trust_remote_code": False}
         _check_values(transformers.AutoConfig.from_pretrained(path, **options), values)
         config = transformers.AutoConfig.from_pretrained(path, **options, **values)
@@ -99,7 +99,7 @@ def with_lora(network: nn.Module, adapter: LoraConfig) -> nn.Module:
                 f"{nearest(name, layers)}"
             )
     peft = optional("peft", key="model.adapter", extra="huggingface")
-    with _told("model.adapter"):
+    with _as_config_errors("model.adapter"):
         config = peft.LoraConfig(
             r=adapter.r, lora_alpha=adapter.alpha, lora_dropout=adapter.dropout, bias=adapter.bias,
             target_modules=adapter.target_modules, modules_to_save=adapter.modules_to_save or None,
@@ -140,7 +140,7 @@ def _check_values(config: ModelConfig, values: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _told(key: str) -> Iterator[None]:
+def _as_config_errors(key: str) -> Iterator[None]:
     """Turn exceptions of transformers and PEFT into a one-sentence ConfigError about a key."""
     try:
         yield

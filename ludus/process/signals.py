@@ -57,12 +57,12 @@ class Signals:
         self._run.interrupted = True
         name = signal.Signals(number).name
         is_at_once = bool(_under_way) and not is_hangup
-        told = "saving and stopping when the next boundary is reached; once more stops at once"
+        notice = "saving and stopping when the next boundary is reached; once more stops at once"
         if is_at_once:
-            told = f"stopping at once, while {_under_way[-1]}"
+            notice = f"stopping at once, while {_under_way[-1]}"
         # The handler may interrupt a write to a stream, so it writes to the terminal directly.
         with contextlib.suppress(OSError):
-            os.write(2, f"\n{name}: {told}\n".encode())
+            os.write(2, f"\n{name}: {notice}\n".encode())
         if is_at_once:
             raise KeyboardInterrupt
 

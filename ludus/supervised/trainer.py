@@ -336,8 +336,8 @@ class BaseTrainer(Trainer):
     def _validate(self, run: Run) -> Mapping[str, float]:
         if self.async_evaluator is None:
             metrics = self.evaluate(self.eval_data, training_mode=True)
-            for told in [told for one in self.evaluators.values() for told in one.data.news()]:
-                run.tell(told, event="data")
+            for note in [note for one in self.evaluators.values() for note in one.data.news()]:
+                run.tell(note, event="data")
             return {**self._also_watched(metrics), **metrics}
         self._settle(run)
         if not run.is_ending:

@@ -151,13 +151,13 @@ def first_line(error: Exception) -> str:
     while isinstance(inner := getattr(cause, "inner_exception", None), Exception):
         cause = inner
     lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
-    told = " ".join(lines[: 2 if lines[:1] and lines[0].endswith(":") else 1])
+    summary = " ".join(lines[: 2 if lines[:1] and lines[0].endswith(":") else 1])
     # Errors of torch's tracer begin with a title; the cause is further below.
     context = [line.removeprefix(_CONTEXT) for line in lines if line.startswith(_CONTEXT)]
-    told = f"{told}: {context[0][:160]}" if context else told
-    if cause is not error or not told:
-        told = f"{type(cause).__name__}: {told}" if told else type(cause).__name__
-    return f"torch's compiler cannot take the update whole ({told})"
+    summary = f"{summary}: {context[0][:160]}" if context else summary
+    if cause is not error or not summary:
+        summary = f"{type(cause).__name__}: {summary}" if summary else type(cause).__name__
+    return f"torch's compiler cannot take the update whole ({summary})"
 
 
 def own_code(method: Any) -> Callable[..., Any]:

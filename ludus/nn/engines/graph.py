@@ -109,8 +109,8 @@ class Graphed:
 
     def _give_up(self, error: RuntimeError) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        told = lines[0] if lines else type(error).__name__
-        why = f"{self._what} cannot be captured as a CUDA graph ({told})"
+        reason = lines[0] if lines else type(error).__name__
+        why = f"{self._what} cannot be captured as a CUDA graph ({reason})"
         if self._tell is None:
             raise LudusError(f"{why}; set engine to auto or eager") from error
         self._tell(f"{why}; {self._otherwise}")

@@ -43,7 +43,7 @@ class GuardedCall:
         )
         self._shapes: dict[str, None] = {}
         self._why_eager: str | None = None
-        self._is_told = False
+        self._has_warned = False
         self._warm: set[str] = set()
         """The shapes compiled in this process; those of an earlier process are compiled again."""
         self._num_changes = 0
@@ -113,12 +113,12 @@ class GuardedCall:
         self._tell(f"the network is not compiled: {why}; it is called eagerly")
 
     def _tell_of_shapes(self, key: str) -> None:
-        if not self._is_told and self._tell is not None:
+        if not self._has_warned and self._tell is not None:
             self._tell(
                 f"batches came in more than {MAX_SHAPES} shapes, the last {key}: others than the first"
                 f" {MAX_SHAPES} are computed eagerly; pad them to few lengths"
             )
-        self._is_told = True
+        self._has_warned = True
 
     @property
     def is_used(self) -> bool:
