@@ -45,15 +45,15 @@ def differences(unbroken: str | Path, other: str | Path) -> list[str]:
     """Return what differs between the ends of two runs, as text; empty means the same bytes."""
     one, two = open_storage(unbroken), open_storage(other)
     expected, found = ending_of(unbroken), ending_of(other)
-    told = []
+    lines = []
     if expected.metrics != found.metrics:
-        told.append(_first_metric(one, two))
+        lines.append(_first_metric(one, two))
     if expected.state != found.state:
-        told.append(f"the state of {' and '.join(_parts(one, two))}")
+        lines.append(f"the state of {' and '.join(_parts(one, two))}")
     if expected.models != found.models:
         names = sorted({name for name, _ in {*expected.models} ^ {*found.models}})
-        told.append(f"the models {' and '.join(names)}")
-    return told
+        lines.append(f"the models {' and '.join(names)}")
+    return lines
 
 
 def _parts(one: Storage, two: Storage) -> list[str]:

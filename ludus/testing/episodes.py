@@ -97,11 +97,13 @@ def _check_moment(
     decides_BA = handler.deciders(index, seed_B) & ~over_B[:, None]
     if handler.rules.force_guess is not None:
         decides_BA = decides_BA & False
-    told = f"round {index}: "
-    assert torch.equal(moment.message_mask, speaks_BAC), f"{told}others may speak than should"
-    assert torch.equal(moment.decision_mask, decides_BA), f"{told}other decisions count than should"
-    assert moment.acting == handler.acting(index), f"{told}other agents act than should"
-    assert (moment.seen["round"] == index).all(), f"{told}agents are told another round"
+    where = f"round {index}: "
+    assert torch.equal(moment.message_mask, speaks_BAC), f"{where}others may speak than should"
+    assert torch.equal(moment.decision_mask, decides_BA), (
+        f"{where}other decisions count than should"
+    )
+    assert moment.acting == handler.acting(index), f"{where}other agents act than should"
+    assert (moment.seen["round"] == index).all(), f"{where}agents see another round"
 
 
 def _drawn(handler: Handler, count: int, num_symbols: int, generator: torch.Generator) -> Tensor:

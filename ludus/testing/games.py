@@ -62,9 +62,9 @@ def _check_refusals(game: Game) -> None:
         "a role that there is not has actions": lambda: game.actions("nobody"),
         "a role that there is not sees something": lambda: game.observation_size("nobody"),
     }
-    for told, call in calls.items():
+    for problem, call in calls.items():
         is_refused = _refusal(call) is not None
-        assert is_refused, f"{told}; raise a LudusError (check_games and check_role do)"
+        assert is_refused, f"{problem}; raise a LudusError (check_games and check_role do)"
     if game.is_symmetric:
         seats = {(game.actions(role), game.observation_size(role)) for role in game.roles}
         assert len(seats) == 1, "is_symmetric is said of roles that see or do different things"
@@ -161,8 +161,8 @@ def _check_illegal(
         illegal[place] = move
         said = _refusal(partial(game.check_actions, state, role, illegal))
         assert said is not None, f"the illegal move {move} of the {role} is not refused"
-        told = [type(game).__name__, role, f"game {place}"]
-        missing = [word for word in told if word not in said]
+        expected = [type(game).__name__, role, f"game {place}"]
+        missing = [word for word in expected if word not in said]
         assert not missing, f"what is said of an illegal move does not name {missing}: {said}"
 
 
@@ -217,9 +217,9 @@ def _check_alone(
     chosen = torch.arange(len(actions) - 1, -1, -3)
     some = {name: value[chosen] for name, value in state.items()}
     alone, gained = game.step(some, role, actions[chosen])
-    told = "a game plays otherwise when other games are beside it"
-    _same({name: value[chosen] for name, value in after.items()}, alone, told, rtol=1e-5)
-    _same({"": rewards_BR[chosen]}, {"": gained}, told, rtol=1e-5)
+    problem = "a game depends on the other games of its batch"
+    _same({name: value[chosen] for name, value in after.items()}, alone, problem, rtol=1e-5)
+    _same({"": rewards_BR[chosen]}, {"": gained}, problem, rtol=1e-5)
 
 
 def _check_on_device(game: Game, games: int) -> None:
@@ -254,7 +254,7 @@ def _copied(state: State) -> dict[str, Tensor]:
     return {name: value.clone() for name, value in state.items()}
 
 
-def _same(expected: State, found: State, told: str, *, rtol: float = 0.0) -> None:
+def _same(expected: State, found: State, problem: str, *, rtol: float = 0.0) -> None:
     torch.testing.assert_close(
-        dict(found), dict(expected), rtol=rtol, atol=rtol, msg=lambda text: f"{told}: {text}"
+        dict(found), dict(expected), rtol=rtol, atol=rtol, msg=lambda text: f"{problem}: {text}"
     )

@@ -96,7 +96,7 @@ def _check_names(handler: Handler) -> None:
 def _check_masks(handler: Handler, index: int) -> None:
     """Check the masks of speakers, turns and deciders in a round, for various seeds."""
     seed_B = torch.tensor(_SEEDS)
-    told = f"in round {index} "
+    where = f"in round {index} "
     agents, channels = len(handler.agent_names), len(handler.message_channel_names)
     speaks_BAC = handler.speakers(index, seed_B)
     active_BA, decides_BA = handler.has_turn(index, seed_B), handler.deciders(index, seed_B)
@@ -107,26 +107,26 @@ def _check_masks(handler: Handler, index: int) -> None:
     for name, (mask, shape) in shapes.items():
         wanted = (torch.bool, (len(_SEEDS), *shape))
         found = mask.dtype, tuple(mask.shape)
-        assert found == wanted, f"{told}{name} returns {found}; it should be {wanted}"
+        assert found == wanted, f"{where}{name} returns {found}; it should be {wanted}"
         alone = getattr(handler, name)(index, seed_B.flip(0)).flip(0)
-        assert torch.equal(alone, mask), f"{told}{name} of an episode depends on the others"
-    assert speaks_BAC.sum(1).max() <= 1, f"{told}two agents speak in one channel"
-    assert not (speaks_BAC.any(-1) & ~active_BA).any(), f"{told}an agent speaks out of turn"
-    assert active_BA.any(1).all(), f"{told}it is nobody's turn"
+        assert torch.equal(alone, mask), f"{where}{name} of an episode depends on the others"
+    assert speaks_BAC.sum(1).max() <= 1, f"{where}two agents speak in one channel"
+    assert not (speaks_BAC.any(-1) & ~active_BA).any(), f"{where}an agent speaks out of turn"
+    assert active_BA.any(1).all(), f"{where}it is nobody's turn"
     visible_AC = handler.visibility(torch.device("cpu"))
-    assert not (speaks_BAC & ~visible_AC).any(), f"{told}an agent speaks where it may not read"
+    assert not (speaks_BAC & ~visible_AC).any(), f"{where}an agent speaks where it may not read"
     idle = [i for i in range(agents) if i not in handler.acting(index)]
-    assert not active_BA[:, idle].any(), f"{told}an agent has a turn that acting() leaves out"
+    assert not active_BA[:, idle].any(), f"{where}an agent has a turn that acting() leaves out"
     others = [i for i, name in enumerate(handler.agent_names) if name not in handler.verifier_names]
-    assert not decides_BA[:, others].any(), f"{told}one decides who is no verifier"
-    assert not (decides_BA & ~active_BA).any(), f"{told}a verifier decides out of turn"
-    assert decides_BA.sum(1).max() <= 1, f"{told}two verifiers decide at once"
+    assert not decides_BA[:, others].any(), f"{where}one decides who is no verifier"
+    assert not (decides_BA & ~active_BA).any(), f"{where}a verifier decides out of turn"
+    assert decides_BA.sum(1).max() <= 1, f"{where}two verifiers decide at once"
     is_early = index < handler.min_message_rounds - 1
-    assert not (is_early and decides_BA.any()), f"{told}one decides before min_message_rounds"
+    assert not (is_early and decides_BA.any()), f"{where}one decides before min_message_rounds"
     judged_B = handler.judged(seed_B)
-    assert not decides_BA[~judged_B].any(), f"{told}an episode is decided that is not judged"
+    assert not decides_BA[~judged_B].any(), f"{where}an episode is decided that is not judged"
     if index == handler.max_message_rounds - 1:
-        assert decides_BA[judged_B].any(1).all(), f"{told}which is the last, nobody may decide"
+        assert decides_BA[judged_B].any(1).all(), f"{where}which is the last, nobody may decide"
 
 
 def _cases(handler: Handler) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -153,7 +153,7 @@ def _check_step(handler: Handler, index: int) -> None:
     assert found == wanted, f"the rewards of round {index} are {found}; they should be {wanted}"
     for row, (action_AK, y, over, seed) in enumerate(zip(*cases, strict=True)):
         decision, label = int(action_AK[0, 0]), int(y)
-        told = (
+        where = (
             f"round {index}, decision {decision}, label {label}, {'over' if over else 'not over'},"
             f" seed {int(seed)}: "
         )
@@ -161,10 +161,10 @@ def _check_step(handler: Handler, index: int) -> None:
         for place, name in enumerate(handler.agent_names):
             gained = float(rewards_BA[row, place])
             assert abs(gained - gains[name]) < 1e-6, (
-                f"{told}{name} gains {gained:g}; it should be {gains[name]:g}"
+                f"{where}{name} gains {gained:g}; it should be {gains[name]:g}"
             )
-        assert bool(outcome.terminated[row]) == ends, f"{told}ends should be {ends}"
-        assert int(outcome.verdict[row]) == verdict, f"{told}the verdict should be {verdict}"
+        assert bool(outcome.terminated[row]) == ends, f"{where}ends should be {ends}"
+        assert int(outcome.verdict[row]) == verdict, f"{where}the verdict should be {verdict}"
 
 
 def _slow_step(

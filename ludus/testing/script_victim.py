@@ -88,9 +88,9 @@ def run_script(script: str, arguments: Sequence[str]) -> int:
             for frame in traceback.extract_tb(error.__traceback__)
             if Path(frame.filename).absolute() == Path(script).absolute()
         ]
-        told = str(error).partition("\n")[0]
+        message = str(error).partition("\n")[0]
         at = f" (line {lines[-1]})" if lines else ""
-        warn(f"{FAILED}{type(error).__name__}: {told}{at}")
+        warn(f"{FAILED}{type(error).__name__}: {message}{at}")
         return 1
     return 0
 

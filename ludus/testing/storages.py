@@ -41,7 +41,7 @@ def _check_commit(storage: Storage) -> None:
     except StorageError:
         assert storage.names("whole") == [], "a failed commit leaves something behind"
     else:
-        raise AssertionError("a failed commit was not told")
+        raise AssertionError("a failed commit raised no error")
     storage.commit(
         "whole/thing", lambda folder: _put(folder / "part", b"all"), step=lambda point: None
     )

@@ -141,13 +141,13 @@ def run_child(module: str, words: Sequence[str], *, may_die: bool, seconds: floa
             child.wait()
         if child.returncode != 0 and not (may_die and child.returncode == -9):
             errors.seek(max(0, errors.seek(0, os.SEEK_END) - _MOST_WORDS))
-            told = _last_words(errors.read().decode(errors="replace"))
-            raise Failed(told or f"exit {child.returncode}")
+            message = _last_words(errors.read().decode(errors="replace"))
+            raise Failed(message or f"exit {child.returncode}")
         return child.returncode == 0
 
 
 def _last_words(errors: str) -> str:
     """Return the message of why a process failed, or the last line it wrote."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    told = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
-    return (told or lines or [""])[-1]
+    messages = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
+    return (messages or lines or [""])[-1]

@@ -43,8 +43,8 @@ class Verdict:
 
     def show(self, console: Console) -> None:
         """Print it."""
-        told = escape(printable("; ".join(self.reasons)))
-        console.print(f"[{_COLOURS[self.word]}]{self.word}[/]: {told}", soft_wrap=True)
+        text = escape(printable("; ".join(self.reasons)))
+        console.print(f"[{_COLOURS[self.word]}]{self.word}[/]: {text}", soft_wrap=True)
 
 
 def verify_config(
@@ -211,9 +211,9 @@ class Campaign:
         if names != [run.relative_to(other) for run in others]:
             return f"its runs: {len(runs)} at first, {len(others)} later"
         for run, found in zip(runs, others, strict=True):
-            if told := differences(run, found):
+            if differing := differences(run, found):
                 among = f" (run {run.name})" if len(runs) > 1 else ""
-                return f"{', '.join(told)}{among}"
+                return f"{', '.join(differing)}{among}"
         return None
 
 
@@ -236,8 +236,8 @@ def _waits_for(path: Path) -> str | None:
 
 def _against(path: Path) -> list[str]:
     """Return the reasons that a run itself gives against its exactness."""
-    told: list[str] = (last_ending(LocalStorage(path)) or {}).get("inexact_because", [])
-    return told
+    reasons: list[str] = (last_ending(LocalStorage(path)) or {}).get("inexact_because", [])
+    return reasons
 
 
 def _resumed_at(path: Path) -> list[int]:

@@ -27,7 +27,7 @@ NUM_DASHES = len(DASHES)
 WIDE, NARROW = (560.0, 250.0), (400.0, 200.0)
 """Sizes of a chart, width and height in pixels before the page scales it."""
 
-_MOST_TOLD = 12
+_MAX_ROWS = 12
 # NUL and other control characters are not valid HTML; a replacement character shows the gap.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
@@ -64,7 +64,7 @@ def line_chart(
     frame = PlotArea(x_scale, y, size)
     body = [
         *_axes(frame, x_label + (" (vertical axis logarithmic)" if y.is_log else "")),
-        *(_moment(frame, x, told) for x, told in moments if x_scale.low <= x <= x_scale.high),
+        *(_moment(frame, x, label) for x, label in moments if x_scale.low <= x <= x_scale.high),
         *(spread(frame, line) for line in lines if line.lows),
         *(curve(frame, line, num_buckets) for line in lines),
         *_bands(frame, lines, x_label, num_bands),
@@ -121,9 +121,9 @@ def _axes(frame: PlotArea, x_label: str) -> Iterator[str]:
     yield f'<text class="mid name" x="{middle:.1f}" y="{floor + 37:.1f}">{text(x_label)}</text>'
 
 
-def _moment(frame: PlotArea, x: float, told: str) -> str:
+def _moment(frame: PlotArea, x: float, title: str) -> str:
     at = f"M{frame.across(x):.1f} {TOP:.0f}V{frame.floor:.0f}"
-    return f'<path class="moment" d="{at}"><title>{text(told)}</title></path>'
+    return f'<path class="moment" d="{at}"><title>{text(title)}</title></path>'
 
 
 def _bands(frame: PlotArea, lines: Sequence[Line], x_label: str, num_bands: int) -> Iterator[str]:
@@ -135,21 +135,21 @@ def _bands(frame: PlotArea, lines: Sequence[Line], x_label: str, num_bands: int)
     middles = [(a + b) / 2 for a, b in itertools.pairwise(places)]
     sides = [frame.left, *middles, frame.right]
     for x, place, start, stop in zip(xs, places, sides, sides[1:], strict=False):
-        told = [f"{x_label} {short_number(x)}"]
+        rows = [f"{x_label} {short_number(x)}"]
         hairline = f"M{place:.1f} {TOP:.0f}V{frame.floor:.0f}"
         dots = ""
         for line in lines:
             index = bisect_right(line.xs, x) - 1
-            if index < 0 or len(told) > _MOST_TOLD:
+            if index < 0 or len(rows) > _MAX_ROWS:
                 continue
-            told.append(f"{line.label}: {short_number(line.ys[index])}{_between(line, index)}")
+            rows.append(f"{line.label}: {short_number(line.ys[index])}{_between(line, index)}")
             if is_drawn(line.ys[index]) and line.xs[index] == x:
                 y = frame.down(line.ys[index])
                 dots += f'<circle class="c{line.colour}" cx="{place:.1f}" cy="{y:.1f}" r="3"/>'
         yield (
             f'<g class="band"><rect x="{start:.1f}" y="{TOP:.0f}" width="{stop - start:.1f}"'
             f' height="{frame.floor - TOP:.0f}"/><path d="{hairline}"/>{dots}'
-            f"<title>{text(chr(10).join(told))}</title></g>"
+            f"<title>{text(chr(10).join(rows))}</title></g>"
         )
 
 
@@ -164,10 +164,12 @@ def _best_marks(frame: PlotArea, lines: Sequence[Line]) -> Iterator[str]:
     for line in marked:
         assert line.best is not None
         x, y = frame.across(line.best[0]), frame.down(line.best[1])
-        told = f"best of {line.label}: {short_number(line.best[1])} at {short_number(line.best[0])}"
+        title = (
+            f"best of {line.label}: {short_number(line.best[1])} at {short_number(line.best[0])}"
+        )
         yield (
             f'<circle class="best c{line.colour}" cx="{x:.1f}" cy="{y:.1f}" r="5.5">'
-            f"<title>{text(told)}</title></circle>"
+            f"<title>{text(title)}</title></circle>"
         )
         if len(marked) == 1:
             is_right = x > frame.size[0] / 2
@@ -175,17 +177,17 @@ def _best_marks(frame: PlotArea, lines: Sequence[Line]) -> Iterator[str]:
             # Above the point, or next to it if there is no room above.
             x, y = (x, y - 12) if y > TOP + 18 else (x + 11 * sign, y + 4)
             label = f"best {short_number(line.best[1])}"
-            yield f'<text class="{side} told" x="{x:.1f}" y="{y:.1f}">{label}</text>'
+            yield f'<text class="{side} marked" x="{x:.1f}" y="{y:.1f}">{label}</text>'
 
 
 def _legend(lines: Sequence[Line]) -> str:
     items = []
     for line in lines:
         last = f'<b title="the last value">{short_number(line.ys[-1]) if line.ys else "none"}</b>'
-        told = last if line.told is None else f"<b>{text(line.told)}</b>"
+        value = last if line.told is None else f"<b>{text(line.told)}</b>"
         num_gaps = sum(not math.isfinite(y) for y in line.ys) + line.num_left_out
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
-        items.append(f"<li>{swatch(line)}{text(line.label)} {told}{gaps}</li>")
+        items.append(f"<li>{swatch(line)}{text(line.label)} {value}{gaps}</li>")
     if any(is_noisy(line.ys) for line in lines):
         items.append("<li>faint: every value; strong: their mean</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

@@ -38,10 +38,10 @@ def family_sections(runs: Sequence[ReportedRun]) -> Iterator[Section]:
                 made = _made(name, module, runs)
             # One failing section must not lose the page, whatever a plugin or an edited file did.
             except Exception as error:
-                told = str(error)
+                reason = str(error)
                 if not isinstance(error, LudusError):
-                    told = f"{type(error).__name__}{': ' if told else ''}{told}"
-                said = text(f"The section '{name}' of {room.name} could not be made: {told}.")
+                    reason = f"{type(error).__name__}{': ' if reason else ''}{reason}"
+                said = text(f"The section '{name}' of {room.name} could not be made: {reason}.")
                 made = [Section(name, f'<div class="panel"><p class="warn">{said}</p></div>')]
             yield from made
 

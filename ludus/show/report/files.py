@@ -96,8 +96,8 @@ class ReportedRun:
     @property
     def more_bests(self) -> Mapping[str, Mapping[str, Any]]:
         """The same for each further score, by the score's name."""
-        told = mapping(self._last_bests.get("more_bests"))
-        return {str(name): mapping(best) for name, best in told.items() if mapping(best)}
+        more = mapping(self._last_bests.get("more_bests"))
+        return {str(name): mapping(best) for name, best in more.items() if mapping(best)}
 
     @property
     def all_bests(self) -> Sequence[Mapping[str, Any]]:
@@ -107,8 +107,8 @@ class ReportedRun:
     @property
     def runners_up(self) -> Sequence[Mapping[str, Any]]:
         """The models kept besides the best ones, the best first."""
-        told = self._last_bests.get("runners_up")
-        return [mapping(one) for one in told] if isinstance(told, list) else []
+        models = self._last_bests.get("runners_up")
+        return [mapping(one) for one in models] if isinstance(models, list) else []
 
     @property
     def has_scores(self) -> bool:
@@ -125,9 +125,9 @@ class ReportedRun:
     @property
     def counters(self) -> Mapping[str, Any]:
         """The last counters of the run, from its end or else from its last metrics."""
-        told = mapping(mapping(self.ending).get("counters"))
+        counters = mapping(mapping(self.ending).get("counters"))
         return {
-            name: told[name] for name in self.counter_names if name in told
+            name: counters[name] for name in self.counter_names if name in counters
         } or self.last_counters
 
     @property
@@ -197,11 +197,11 @@ def _note_rest(record: ReportedRun, some: Sequence[Mapping[str, Any]]) -> None:
     """Keep the newest text and histogram of each name."""
     for line in some:
         if "text" in line:
-            for name, told in mapping(line["text"]).items():
-                record.texts[name] = str(told[-1] if isinstance(told, list) and told else told)
+            for name, value in mapping(line["text"]).items():
+                record.texts[name] = str(value[-1] if isinstance(value, list) and value else value)
         if "histogram" in line:
-            for name, told in mapping(line["histogram"]).items():
-                _add_histogram(record, name, mapping(told))
+            for name, value in mapping(line["histogram"]).items():
+                _add_histogram(record, name, mapping(value))
 
 
 def mapping(value: object) -> Mapping[str, Any]:
@@ -215,9 +215,9 @@ def _read_config(storage: Storage) -> str:
     return storage.read("config.yaml").decode("utf-8", errors="replace")
 
 
-def _add_histogram(record: ReportedRun, name: str, told: Mapping[str, Any]) -> None:
+def _add_histogram(record: ReportedRun, name: str, histogram: Mapping[str, Any]) -> None:
     """Keep the newest well-formed histogram of each name."""
-    edges, counts = told.get("edges"), told.get("counts")
+    edges, counts = histogram.get("edges"), histogram.get("counts")
     if not isinstance(edges, list) or not isinstance(counts, list):
         return
     numbers = [number(value) for value in (*edges, *counts)]

@@ -86,7 +86,7 @@ def _page(runs: Sequence[ReportedRun]) -> str:
 
 
 def _one(run: ReportedRun) -> str:
-    told = list(family_sections([run]))
+    extra = list(family_sections([run]))
     kind, seed = run.about.get("kind", "unknown kind"), run.about.get("seed", "unknown")
     parts = [
         f'<p class="kicker">ludus report · {text(kind)} · seed {text(seed)}</p>',
@@ -95,10 +95,10 @@ def _one(run: ReportedRun) -> str:
         sections.summary_cards(run),
         f'<div class="panel">{sections.exactness(run)}</div>',
         sections.notes([run]),
-        *_of_families(told),
+        *_of_families(extra),
         _curves([run]),
         _titled("<h2>Best model</h2>", sections.best_model(run)),
-        *_found(run, told, level=2),
+        *_found(run, extra, level=2),
         "<h2>Events</h2>",
         sections.events(run),
         "<h2>Environment</h2>",
@@ -111,7 +111,7 @@ def _one(run: ReportedRun) -> str:
 
 def _several(places: Sequence[ReportedRun], title: str) -> str:
     """Return a page of several runs, or of locations that only families can report."""
-    told = list(family_sections(places))
+    extra = list(family_sections(places))
     runs = [place for place in places if place.is_run]
     compared = f" · {len(places)} runs compared" if len(places) > 1 else ""
     parts = [
@@ -119,7 +119,7 @@ def _several(places: Sequence[ReportedRun], title: str) -> str:
         f"<h1>{text(title)}</h1>",
         sections.comparison(runs) if runs else "",
         sections.notes(places),
-        *_of_families(told),
+        *_of_families(extra),
         _curves(runs) if runs else "",
     ]
     for run, label in zip(runs, run_labels(runs), strict=True):
@@ -127,7 +127,7 @@ def _several(places: Sequence[ReportedRun], title: str) -> str:
             f'<h2>{text(label)}</h2><div class="panel">{sections.status_sentence(run)}'
             f"<br>{sections.exactness(run)}</div>",
             _titled("<h3>Best model</h3>", sections.best_model(run)),
-            *_found(run, told, level=3),
+            *_found(run, extra, level=3),
             _folded("Events", sections.events(run)),
             _folded("Environment", sections.environment(run)),
             _folded("Config", sections.config(run)),
@@ -135,8 +135,8 @@ def _several(places: Sequence[ReportedRun], title: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _of_families(told: Sequence[Section]) -> list[str]:
-    return [f"<h2>{text(one.title)}</h2>{one.body}" for one in told]
+def _of_families(extra: Sequence[Section]) -> list[str]:
+    return [f"<h2>{text(one.title)}</h2>{one.body}" for one in extra]
 
 
 def _titled(title: str, body: str) -> str:
@@ -155,13 +155,13 @@ def _curves(runs: Sequence[ReportedRun]) -> str:
     return "\n".join(parts)
 
 
-def _found(run: ReportedRun, told: Sequence[Section], *, level: int) -> list[str]:
+def _found(run: ReportedRun, extra: Sequence[Section], *, level: int) -> list[str]:
     """Return the histograms and texts of a run that no section has shown yet."""
     parts = []
     if histograms := histogram_charts(run):
         parts.append(f"<h{level}>Distributions</h{level}>")
         parts.append(f'<div class="charts small">{histograms}</div>')
-    shown = [name for one in told for name in one.texts]
+    shown = [name for one in extra for name in one.texts]
     if texts := sections.texts(run, without=shown):
         parts.append(f"<h{level}>Texts</h{level}>{texts}")
     return parts

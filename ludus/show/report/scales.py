@@ -156,10 +156,10 @@ def _labels(ticks: Sequence[float], step: float) -> list[str]:
         ((u, sign) for u, start, sign in _UNITS if largest >= start and step >= u / 100), (1.0, "")
     )
     decimals = _decimals(step / unit)
-    told = [f"{tick / unit:,.{decimals}f}" for tick in ticks]
+    labels = [f"{tick / unit:,.{decimals}f}" for tick in ticks]
     if suffix and decimals:
-        told = [label.rstrip("0").rstrip(".") for label in told]
-    return ["0" if t == 0 else label + suffix for t, label in zip(ticks, told, strict=True)]
+        labels = [label.rstrip("0").rstrip(".") for label in labels]
+    return ["0" if t == 0 else label + suffix for t, label in zip(ticks, labels, strict=True)]
 
 
 def _decimals(step: float) -> int:

@@ -231,8 +231,8 @@ def config(run: ReportedRun) -> str:
 def notes(runs: Iterable[ReportedRun]) -> str:
     """Return what could not be read."""
     # A section may have read a file again that has a note already.
-    told = [f"{run.name}: {note}" for run in runs for note in dict.fromkeys(run.notes)]
-    items = "".join(f'<p class="warn">{text(note)}</p>' for note in told)
+    lines = [f"{run.name}: {note}" for run in runs for note in dict.fromkeys(run.notes)]
+    items = "".join(f'<p class="warn">{text(note)}</p>' for note in lines)
     return _panel(items) if items else ""
 
 

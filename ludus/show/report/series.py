@@ -85,10 +85,10 @@ class Gatherer:
         self, name: str, stretch: Sequence[Record], places: Sequence[int], values: Sequence[Any]
     ) -> None:
         if not {*map(type, values)} <= _NUMBERS or not _is_finite(values):
-            told = [
+            known = [
                 (p, x) for p, v in zip(places, values, strict=True) if (x := number(v)) is not None
             ]
-            places, values = [p for p, _ in told], [x for _, x in told]
+            places, values = [p for p, _ in known], [x for _, x in known]
         if not values:
             return
         kept: Sequence[int] = range(len(values))
@@ -173,8 +173,10 @@ def is_count(value: object) -> bool:
 
 def counters_of(record: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
     """Return the counters of a record."""
-    told = {name: record.get(name) for name in names}
-    return {name: value for name, value in told.items() if value is not None and is_count(value)}
+    counters = {name: record.get(name) for name in names}
+    return {
+        name: value for name, value in counters.items() if value is not None and is_count(value)
+    }
 
 
 def number(value: object) -> float | None:

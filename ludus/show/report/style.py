@@ -70,7 +70,7 @@ figcaption{font-weight:600;font-size:14px;margin-bottom:6px;overflow-wrap:anywhe
 svg{display:block;width:100%;height:auto;overflow:visible}
 svg text{fill:var(--soft);font-size:12px;font-variant-numeric:tabular-nums}
 svg .end{text-anchor:end}svg .mid{text-anchor:middle}
-svg .told{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);stroke-width:4px}
+svg .marked{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);stroke-width:4px}
 .grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);stroke-opacity:.55;fill:none}
 .line{fill:none;stroke:currentColor;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}
 .faint{stroke-width:1;stroke-opacity:.32}.dot{stroke-width:7}
