@@ -24,7 +24,7 @@ def main() -> None:
     names = benchmark_names()
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Measure ludus beside its peers.",
+        description="Measure ludus against its peers.",
         epilog="names:\n" + "\n".join(f"  {name:12} {_summary(name)}" for name in names),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -1,4 +1,4 @@
-"""LogME of 10,000 examples, 512 features and 100 classes, beside the two published forms of it.
+"""LogME of 10,000 examples, 512 features and 100 classes, against the two published forms of it.
 
 Both forms are written here from their formulas. The first iterates alpha and beta with the mean weights of
 each class, in numba where that is installed; the second works on the squares of the projected targets, in

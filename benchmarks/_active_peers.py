@@ -40,7 +40,7 @@ class Plain:
         self._epochs, self._config = table.max_epochs, ludus.example("active")
 
     def fit(self, inputs_LX: Tensor, labels_L: Tensor) -> None:
-        """Begin anew, and learn these examples."""
+        """Start over, and learn these examples."""
         config, optimizer = self._config, self._config.optimizer
         torch.manual_seed(self.seed)
         self.module.load_state_dict(self._first)

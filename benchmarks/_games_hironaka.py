@@ -35,10 +35,10 @@ def timed(device: torch.device) -> Iterator[Timed]:
         )
         for precision in PRECISIONS[device.type]:
             for restart in (False, True):
-                anew = ", finished games start anew" if restart else ""
+                suffix = ", finished games are reset" if restart else ""
                 yield Timed(
                     f"hironaka, {games:,} games",
-                    f"full step, {precision}{anew}",
+                    f"full step, {precision}{suffix}",
                     UNIT,
                     games * rounds_of(games, device),
                     lambda games=games, precision=precision, restart=restart: (

@@ -247,8 +247,8 @@ def main() -> None:
             failure = future.exception()
             found[label] = future.result() if failure is None else {"failed": repr(failure)}
             options.out.write_text(json.dumps(found, indent=1))
-            told = {k: v for k, v in found[label].items() if not k.startswith("curve")}
-            print(f"{time.perf_counter() - start:.0f} s  {label}  {told}", flush=True)
+            reported = {k: v for k, v in found[label].items() if not k.startswith("curve")}
+            print(f"{time.perf_counter() - start:.0f} s  {label}  {reported}", flush=True)
     curves = [one["curves"] for label, one in found.items() if "curves" in one]
     if curves:
         drawn = {name: {"ludus": [one[name] for one in curves]} for name in CURVES}

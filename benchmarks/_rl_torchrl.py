@@ -190,7 +190,7 @@ def _ppo(work: Work, compile: bool) -> Trained:  # noqa: A002
     learn = torch.compile(update) if compile else update
     collector = _make_collector(env, actor, frames=frames, num_random=0)
     for collected in collector:
-        # Its examples compute the advantage anew in every epoch; once is what all others do.
+        # Its examples compute the advantage again in every epoch; once is what all others do.
         with torch.no_grad():
             data = advantage(collected).reshape(-1)
         buffer.extend(data)

@@ -30,8 +30,8 @@ def over_seeds(
                 say(f"{case.work}: {case.system} is left out: {answer}")
                 del outcomes[case]
                 continue
-            told = {name: value for name, value in answer.items() if name != "curve"}
-            say(f"seed {seed} of {rounds}: {case.work}, {case.system}: {told}")
+            reported = {name: value for name, value in answer.items() if name != "curve"}
+            say(f"seed {seed} of {rounds}: {case.work}, {case.system}: {reported}")
             outcomes[case].append(answer)
             _write_curves(outcomes, Path(curves_file))
     return outcomes

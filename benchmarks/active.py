@@ -1,4 +1,4 @@
-"""Time the choosing of queries: core sets and BADGE beside scikit-activeml, scoring beside a plain pass.
+"""Time the choosing of queries: core sets and BADGE against scikit-activeml, scoring against a plain pass.
 
 The pool is 50,000 rows of 512 features, float32, and 10 classes; 1,000 rows are labelled and 20 are asked
 for, the same for both systems. Memory is the highest resident set during the call, less what was resident
@@ -177,7 +177,7 @@ def _log_probs(num_rows: int) -> Tensor:
 def _measured(work: Callable[[], object], in_seconds: bool) -> float:
     if in_seconds:
         return _seconds(work)
-    # The peak that Linux keeps for this process begins anew.
+    # The peak that Linux keeps for this process is reset.
     Path("/proc/self/clear_refs").write_text("5")
     before = _status("VmRSS")
     work()

@@ -1,8 +1,8 @@
-"""What can be told of pairs of graphs: computed for a verifier that asks, and learned from labels by layers.
+"""How many pairs of graphs are told apart: computed for a verifier that asks, or learned from labels.
 
 `computed` is the highest accuracy of a verifier of k layers on 1,000 test pairs against a prover that always
 gives the answer hardest to refute: alone, with questions at random, and with the best question. `learned` is
-the accuracy of graph networks of 0 to 5 layers on 1,000 test pairs after 300 updates of 256 pairs, beside
+the accuracy of graph networks of 0 to 5 layers on 1,000 test pairs after 300 updates of 256 pairs, and
 what they would have if they rejected just the pairs that so many rounds of colour refinement tell apart.
 """
 

@@ -1,4 +1,4 @@
-"""Time how long training stands still for a checkpoint of 100 MB, and how the steps beside it suffer.
+"""Time how long training stands still for a checkpoint of 100 MB, and how much the steps during it slow down.
 
 A small network trains next to a table of 100 MB that is part of its state, so that a step takes well
 under a millisecond and every pause shows. The peer saves the way most scripts do: torch.save and
@@ -42,7 +42,7 @@ def _case(work: str, system: str, function: str, role: Role) -> Case:
 
 
 class WithTable(nn.Module):
-    """A small network beside a table that makes its state 100 MB."""
+    """A small network and a table that makes its state 100 MB."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ def _ludus_beyond_copy() -> float:
 
 
 def _ludus_worst_step() -> float:
-    """Return the longest step beside a write, less a usual step, as the median over the saves."""
+    """Return the longest step during a write, less a usual step, as the median over the saves."""
     watch = _train()
     share = max(len(watch.async_evaluator) // NUM_SAVES, 1)
     worst = [

@@ -4,7 +4,7 @@ Every task (`_learning_tasks.py`) is learned with as many seeds as there are rou
 its budget a run is evaluated: the mean return of 100 episodes without exploration. CartPole is also
 evaluated at every twentieth of the budget, and the training time, evaluation excluded, is taken
 until the mean return is 475 or more. The time is that of the runs that came to it, so it has to be
-read with their number beside it.
+read with their number.
 
 A return may be negative, so returns have no ratio. The curves, the mean return of the latest
 training episodes by env steps, go to learning-curves.json in the current directory.

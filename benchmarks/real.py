@@ -55,7 +55,7 @@ def _cases(device: str) -> list[Case]:
 
 
 def _systems(*, has_images: bool) -> list[tuple[str, str, str, dict[str, Any], tuple[str, ...]]]:
-    # What ludus finds by itself where it is faster; a plain loop must be told.
+    # What ludus finds by itself where it is faster; a plain loop must be set to it.
     last = {"compiled": True, "channels_last": True}
     return [
         ("plain loop", "plain", "measure", {"compiled": False}, ()),

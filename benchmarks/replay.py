@@ -1,7 +1,7 @@
 """Save a full replay buffer of a million transitions again after 2,000 new ones: the pause and the bytes.
 
 The pause is what a run waits for: taking the state and copying what will be written. The writing
-itself goes on behind. Saving everything anew, as a pickled array, stands beside it.
+itself goes on behind. It is compared with saving everything again, as a pickled array.
 """
 
 import io

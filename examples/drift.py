@@ -44,6 +44,6 @@ for window in range(7):
         logits, features = Features(None)(trainer.model, images[rows])
     verdict = trigger.look(Window(logits.log_softmax(1), labels[rows], features.flatten(1)))
     right = float((logits.argmax(1) == labels[rows]).float().mean())
-    told = "; ".join(verdict.reasons) or "in order"
-    print(f"window {window}: {right:4.0%} right, {told}")
+    reasons = "; ".join(verdict.reasons) or "in order"
+    print(f"window {window}: {right:4.0%} right, {reasons}")
     assert verdict.is_high == (window >= 5)

@@ -16,5 +16,5 @@ def scoreboard(
     from ludus.store import Journal, found_run
 
     prizes = Journal(found_run(run), "prizes")
-    told = [f"{bout}:{(prizes.get(bout) or {})['likes']}" for bout in prizes.keys()]  # noqa: SIM118
-    say(told[-1] if last else " ".join(told))
+    likes = [f"{bout}:{(prizes.get(bout) or {})['likes']}" for bout in prizes.keys()]  # noqa: SIM118
+    say(likes[-1] if last else " ".join(likes))

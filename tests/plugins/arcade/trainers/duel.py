@@ -18,7 +18,7 @@ from ..players import PLAYERS, DuelJob, make_players, preferences, step
 
 
 class ArcadeSettings(ludus.StrictConfig):
-    """What a machine in an arcade is given besides a game."""
+    """The fields of a machine in an arcade, besides its game."""
 
     volume: Positive
     """How loud it is; it changes no result."""
