@@ -231,7 +231,7 @@ def test_no_private_function_is_left_that_nothing_calls() -> None:
             if is_private and words[node.name] == 1:
                 unused.append(node.name)
     # Asked for by torch's dispatcher, by TorchRL's envs, and by pydantic.
-    asked = {"_should_skip_dynamo", "_tell_rl", "_reset", "_set_seed"}
+    asked = {"_should_skip_dynamo", "_set_num_iterations", "_reset", "_set_seed"}
     assert set(unused) <= asked
 
 

@@ -193,7 +193,7 @@ class CautiousParameters(ludus.SubParameters):
 
 class CautiousHyperParameters(ludus.RlHyperParameters):
     cautious: CautiousParameters
-    """What the loss reads besides `rl`."""
+    """The parameters of the loss, besides `rl`."""
 
 
 class CautiousLoss(ludus.Objective):

@@ -74,7 +74,7 @@ def targets_in(targets: Array, log_probs_NC: Tensor) -> Tensor:
     found_N = classes(targets, count, log_probs_NC.device)
     if bool((found_N >= num_classes).any()):
         raise LudusError(
-            f"a target is class {int(found_N.max())}, and the model tells 0 to {num_classes - 1} apart"
+            f"a target is class {int(found_N.max())}, and the model distinguishes 0 to {num_classes - 1}"
         )
     return found_N
 

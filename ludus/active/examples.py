@@ -140,7 +140,7 @@ class PoolExamples:
         return (
             f"the pool, a {type(self.dataset).__name__}, asked twice for the same examples, gave different"
             " ones: it keeps a generator or a count of its own; draw from the global generators of torch,"
-            " NumPy or Python, which are set anew for each example"
+            " NumPy or Python, which are reseeded for each example"
         )
 
     def _ask(self) -> Any:

@@ -66,12 +66,12 @@ def made_loss_module(make: Callable[[], object], owner: str) -> tuple[nn.Module,
         if not isinstance(one, nn.Module) and not (one is None and what != "loss module"):
             raise LudusError(
                 f"{owner}._get_loss_module_and_gae returned a {type(one).__name__} as its {what}; return an"
-                " instance of a subclass of ludus.Objective, and a module or None beside it"
+                " instance of a subclass of ludus.Objective, and a module or None with it"
             )
     if gae is None and hasattr(getattr(loss_module, "tensor_keys", None), "advantage"):
         raise ConfigError(
             f"the loss module {type(loss_module).__name__} reads advantages, but has no value estimator;"
-            f" {_MAKE_IT} and return loss_module.value_estimator beside it"
+            f" {_MAKE_IT} and return loss_module.value_estimator with it"
         )
     return loss_module, gae
 

@@ -118,7 +118,7 @@ class RlHyperParameters(HyperParameters):
     """Analysers of all rollouts, whose metrics are logged, each kind once; [] is none."""
 
     @model_validator(mode="after")
-    def _tell_rl(self) -> RlHyperParameters:
+    def _set_num_iterations(self) -> RlHyperParameters:
         self.rl._num_iterations = self.max_iterations
         return self
 

@@ -51,7 +51,7 @@ def train(
     load(plugin)
     trainer = build_trainer(read_config(config, overrides or [], tell=tell))
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
-    _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+    _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
 @app.command()
@@ -84,10 +84,10 @@ def resume(
         if before["event"] == "stopped":
             text = "this run was stopped for good and cannot continue; start a new one"
         tell(text)
-    _tell_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+    _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
-def _tell_result(result: Any, *, as_json: bool, is_silent: bool) -> None:
+def _print_result(result: Any, *, as_json: bool, is_silent: bool) -> None:
     from ludus.cli import tasks
 
     if as_json:

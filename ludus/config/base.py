@@ -72,7 +72,7 @@ class CheckpointSettings(StrictConfig):
     keep_last: Annotated[int, Field(ge=2)]
     """Number of newest checkpoints to keep; two at least, so that a damaged one can be survived."""
     on_failure: Literal["continue", "stop"]
-    """What to do when a checkpoint cannot be written: continue training, or stop the run."""
+    """The action when a checkpoint cannot be written: continue training, or stop the run."""
 
 
 class Settings(StrictConfig):
@@ -91,7 +91,7 @@ class Settings(StrictConfig):
     deterministic: bool
     """Use only deterministic algorithms in torch; if false, some GPU kernels may not repeat their bytes."""
     display: Literal["auto", "rich", "minimal", "plain", "none"]
-    """What to show while running; auto is rich in a terminal and plain lines in a pipe."""
+    """The display while running; auto is rich in a terminal and plain lines in a pipe."""
     loggers: list[LoggerSection]
     """Where metrics go besides metrics.jsonl."""
     checkpoint: CheckpointSettings

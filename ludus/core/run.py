@@ -20,9 +20,9 @@ from ludus.core.services import (
     NoLog,
     Recall,
     Tell,
+    drop_message,
     keep_nothing,
     recall_nothing,
-    tell_nobody,
 )
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Run:
         """Opens the journal of this name, the same one each time: for a stage's effects outside the run."""
         self.keep_model: Keep = keep_nothing
         self.recall_model: Recall = recall_nothing
-        self.tell: Tell = tell_nobody
+        self.tell: Tell = drop_message
         self.display: DisplayProtocol | None = None
         self.device = "cpu"
         """Device that the session computes on, as torch names it."""

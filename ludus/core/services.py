@@ -165,7 +165,7 @@ class Tell(Protocol):
     def __call__(self, text: str, *, event: str | None = None) -> None: ...
 
 
-def tell_nobody(text: str, *, event: str | None = None) -> None:
+def drop_message(text: str, *, event: str | None = None) -> None:
     """Drop messages of a run without a display."""
 
 

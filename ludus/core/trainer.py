@@ -171,7 +171,7 @@ class Trainer:
     def open(self) -> None:
         """Called once per process, before the walk; start worker processes and open files here."""
 
-    def _tell_notes(self) -> None:
+    def _report_notes(self) -> None:
         """Report what `fit` changed, and how the updates are executed."""
         for note in self.notes:
             self.run.tell(note, event=CHANGED)
@@ -304,7 +304,7 @@ class Trainer:
             if not self.run.is_finished or self._take_up_again(plan):
                 self.run.cursor = from_json(self._saved_cursor, plan)
                 self.open()
-                self._tell_notes()
+                self._report_notes()
                 if self.run.cursor:
                     own.show()
                 try:

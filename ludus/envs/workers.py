@@ -176,7 +176,7 @@ class WorkerVectorEnv:
 
     def _check_open(self) -> None:
         if not self._workers:
-            raise LudusError(f"{self._title}: its processes were closed; build the envs anew")
+            raise LudusError(f"{self._title}: its processes were closed; build new envs")
 
     # Saving and restoring
 

@@ -24,7 +24,7 @@ def try_first_turn(game: FusedGame) -> None:
     """
     roles = getattr(game, "roles", None)
     if not isinstance(roles, tuple) or not roles or not all(isinstance(r, str) for r in roles):
-        _tell(
+        _refuse(
             game, "roles", roles, "a tuple of names in the order of their moves: ('host', 'agent')"
         )
     draws = torch.Generator().manual_seed(0)
@@ -38,10 +38,10 @@ def _some_actions(game: FusedGame, state: State, role: str) -> Tensor:
     """Return legal actions of a role, after checking its observation and legal mask."""
     what = _called(game, "actions", lambda: game.actions(role))
     if not isinstance(what, Moves | Bounds):
-        _tell(game, f"actions('{role}')", what, "Moves(count) or Bounds(low, high)")
+        _refuse(game, f"actions('{role}')", what, "Moves(count) or Bounds(low, high)")
     size = _called(game, "observation_size", lambda: game.observation_size(role))
     if not isinstance(size, int):
-        _tell(game, f"observation_size('{role}')", size, "a whole number")
+        _refuse(game, f"observation_size('{role}')", size, "a whole number")
     seen = _called(game, "observe", lambda: game.observe(state, role))
     kind = seen.dtype if isinstance(seen, Tensor) and seen.is_floating_point() else torch.float32
     obs_BO = _checked(game, f"observe for the {role}", seen, (_GAMES, size), kind)
@@ -58,7 +58,7 @@ def _after(game: FusedGame, state: State, role: str, actions: Tensor) -> State:
     """Return the state after a move, after checking it and the rewards."""
     played = _called(game, "play", lambda: game.play(state, role, actions))
     if not isinstance(played, tuple) or len(played) != 2:
-        _tell(game, "play", played, "a Step of state and rewards")
+        _refuse(game, "play", played, "a Step of state and rewards")
     _state(game, played[0], "play")
     _checked(
         game, "what play gives for rewards", played[1], (_GAMES, len(game.roles)), torch.float32
@@ -70,11 +70,11 @@ def _after(game: FusedGame, state: State, role: str, actions: Tensor) -> State:
 def _state(game: FusedGame, state: object, where: str) -> State:
     """Return a state, after checking its tensors and that `done` and `truncated` accept it."""
     if not isinstance(state, dict):
-        _tell(game, f"the state of {where}", state, "a dict of tensors")
+        _refuse(game, f"the state of {where}", state, "a dict of tensors")
     for name, value in state.items():
         if not isinstance(value, Tensor) or tuple(value.shape[:1]) != (_GAMES,):
             wanted = f"a tensor of {_GAMES} rows, one a game"
-            _tell(game, f"'{name}' in the state of {where}", value, wanted)
+            _refuse(game, f"'{name}' in the state of {where}", value, wanted)
     _checked(game, "done", _called(game, "done", lambda: game.done(state)), (_GAMES,), torch.bool)
     truncated = _called(game, "truncated", lambda: game.truncated(state))
     if truncated is not None:
@@ -86,11 +86,11 @@ def _checked(
     game: FusedGame, what: str, found: object, shape: tuple[int, ...], dtype: torch.dtype
 ) -> Tensor:
     if not isinstance(found, Tensor) or (tuple(found.shape), found.dtype) != (shape, dtype):
-        _tell(game, what, found, f"{dtype} of shape {shape}")
+        _refuse(game, what, found, f"{dtype} of shape {shape}")
     return found
 
 
-def _tell(game: FusedGame, what: str, found: object, wanted: str) -> NoReturn:
+def _refuse(game: FusedGame, what: str, found: object, wanted: str) -> NoReturn:
     form = f"a {type(found).__name__}"
     if isinstance(found, Tensor):
         form = f"{found.dtype} of shape {tuple(found.shape)}"

@@ -125,7 +125,7 @@ class AsyncEvaluator(RunsEval):
         except ChildFailed as error:
             self._stop()
             raise ConfigError(
-                f"a process beside this one cannot rebuild what it is to evaluate: {error}; put the"
+                f"the evaluation process cannot rebuild what it is to evaluate: {error}; put the"
                 " classes and registrations that the config needs into a module of their own and load"
                 " it with --plugin that_module (ludus.load_plugin('that_module') in a script), or"
                 " evaluate in this process (evaluation.asynchronous: false)"

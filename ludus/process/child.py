@@ -175,7 +175,7 @@ class Child:
 
     def _check_open(self) -> None:
         if not self._end.alive:
-            raise ChildDied(f"{self.name} was closed; build it anew", self._process.returncode)
+            raise ChildDied(f"{self.name} was closed; build a new one", self._process.returncode)
 
     def _died(self) -> ChildDied:
         # The pipe may close a moment before the process is gone.

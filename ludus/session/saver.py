@@ -139,7 +139,7 @@ class Saver:
             return
         self._background.wait()
         self._report()
-        self._tell_gone()
+        self._report_lost()
         self._mark_first()
         self._last_save = time.monotonic()
         self._has_failed = False
@@ -195,7 +195,7 @@ class Saver:
             self._gone.setdefault(name, False)
         return is_kept
 
-    def _tell_gone(self) -> None:
+    def _report_lost(self) -> None:
         for name, is_reported in list(self._gone.items()):
             if not is_reported:
                 self._gone[name] = True
@@ -233,7 +233,7 @@ class Saver:
         for attempt in range(MAX_FAILURES_AT_END):
             self._background.wait()
             if not self._background.errors:
-                self._tell_gone()
+                self._report_lost()
                 self._mark_first()
                 return
             self._report()

@@ -72,7 +72,7 @@ def _parts(name: str, rest: tuple[str, ...], owners: set[str]) -> Parts:
     return Parts(split, "", kind)
 
 
-def by_telling(names: Iterable[str]) -> list[str]:
+def by_information(names: Iterable[str]) -> list[str]:
     """Return the names of metrics, the most informative first.
 
     These are losses and scores of the whole, other evaluations of the whole, then the scores of each agent.
@@ -81,12 +81,12 @@ def by_telling(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _rank(name, scores))
 
 
-def telling_first(record: Mapping[str, object]) -> list[str]:
+def informative_first(record: Mapping[str, object]) -> list[str]:
     """Return the names of a record in order; in a long one, texts and the most informative first."""
     if len(record) <= MANY:
         return list(record)
     texts = [name for name, value in record.items() if isinstance(value, str)]
-    return [*texts, *by_telling(name for name in record if name not in texts)]
+    return [*texts, *by_information(name for name in record if name not in texts)]
 
 
 def _rank(name: str, scores: Mapping[str, str]) -> tuple[object, ...]:

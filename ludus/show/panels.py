@@ -17,7 +17,7 @@ from rich.panel import Panel
 from rich.segment import Segment
 from rich.text import Text
 
-from ludus.show.names import telling_first
+from ludus.show.names import informative_first
 from ludus.show.progress import Place
 from ludus.show.terminal import clean
 from ludus.show.wording import ShownScore, Value, number, pace, shorten, where
@@ -92,7 +92,7 @@ def draw_line(scene: Scene, width: int, height: int) -> RenderableType:
     shown = {**scene.metrics, **{name: score.last for name, score in scene.scores.items()}}
     numbers = Text(pace(scene.place))
     room = min(width - place.cell_len - 20, width // 2)
-    for name in telling_first(shown):
+    for name in informative_first(shown):
         words = f"  {name} {number(shown[name])}"
         if numbers.cell_len + len(words) > room:
             break
@@ -104,8 +104,8 @@ def _blocks(scene: Scene) -> list[_Block]:
     counters = "  ".join(f"{name} {count:,}" for name, count in scene.counters.items() if count)
     device = {name: text for name, text in scene.about.items() if name == "device"}
     facts = {name: text for name, text in scene.about.items() if name != "device"}
-    values = {name: number(scene.metrics[name]) for name in telling_first(scene.metrics)}
-    scores = {name: scene.scores[name] for name in telling_first(scene.scores)}
+    values = {name: number(scene.metrics[name]) for name in informative_first(scene.metrics)}
+    scores = {name: scene.scores[name] for name in informative_first(scene.scores)}
     doing = f": {clean(scene.place.doing)}" if scene.place.doing else ""
     return [
         _Block(f"Progress{doing}", _progress_rows(scene), 1, counters),

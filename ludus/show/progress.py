@@ -182,24 +182,24 @@ class IterationContext:
         self.num_done = 0
         self._display = display
         self._description = description
-        self._tell()
+        self._show()
 
     def set_description(self, description: str) -> None:
         """Set the description of the phase."""
         self._description = description
-        self._tell()
+        self._show()
 
     def step(self) -> None:
         """Count one iteration as done."""
         self.num_done += 1
-        self._tell()
+        self._show()
 
     def close(self) -> None:
         """Remove the bar."""
         if self._display is not None:
             self._display.end_phase()
 
-    def _tell(self) -> None:
+    def _show(self) -> None:
         if self._display is not None:
             self._display.phase(self._description, self.num_done, self.num_iterations)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from ludus.judge.directions import known_direction
-from ludus.show.names import MANY, telling_first
+from ludus.show.names import MANY, informative_first
 from ludus.show.progress import Place
 from ludus.show.terminal import clean
 
@@ -62,7 +62,7 @@ def words(
 
 def figures(record: Mapping[str, Value]) -> list[str]:
     """Return a record as words: all of a short one, the most informative of a long one."""
-    names = telling_first(record)
+    names = informative_first(record)
     shown = names if len(names) <= MANY else names[:_MOST_FIGURES]
     found = [f"{name} {number(record[name])}" for name in shown]
     left_out = len(names) - len(shown)

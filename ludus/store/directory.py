@@ -216,7 +216,7 @@ def log_offsets(
     for name in manifest["offsets"]:
         problem = None if name in JOURNALS else _log_problem(storage, name, manifest)
         if problem:
-            tell("log_lost", reason=f"{name} {problem}; it begins anew")
+            tell("log_lost", reason=f"{name} {problem}; it starts empty")
             if storage.exists(name):
                 storage.set_aside(name)
             offsets[name] = 0

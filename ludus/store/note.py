@@ -13,8 +13,8 @@ from ludus.store.strict_json import parse_json
 
 _TEXTS = ("kind", "name", "created", "origin", "model_origin")
 _REMEDY = (
-    "restore it from a backup, or begin the run anew, under another name, with the config.yaml"
-    " beside it"
+    "restore it from a backup, or start the run again, under another name, with the config.yaml"
+    " in the same directory"
 )
 
 

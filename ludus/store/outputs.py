@@ -46,7 +46,7 @@ def check_directory(path: Path, is_ours: IsOurs, *, what: str) -> None:
         names = sorted(os.listdir(path))
     if names and not is_ours(path):
         raise StorageError(
-            f"{path} holds {names[0]!r}, and is not {what} that ludus wrote, with nothing beside it;"
+            f"{path} holds {names[0]!r}, and is not {what} that ludus wrote, with nothing else in it;"
             " choose a name that is not taken yet"
         )
 

@@ -41,7 +41,7 @@ def block_of(given: Mapping[str, Any]) -> Mapping[str, Any]:
         return given
     others = {key: value for key, value in given.items() if key != "training_config"}
     if twice := [key for key in others if key in block]:
-        raise ConfigError(f"'{twice[0]}' stands beside training_config and in it; give it once")
+        raise ConfigError(f"'{twice[0]}' is given outside training_config and in it; give it once")
     return {**block, **others}
 
 

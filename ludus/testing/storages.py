@@ -67,6 +67,6 @@ def _check_append(storage: Storage, make: Callable[[], Storage]) -> None:
     again.append("log.jsonl").write(b"three\n")
     again.close()
     assert again.read("late.jsonl") == b"y\n", (
-        "a log the checkpoint did not know does not begin anew"
+        "a log the checkpoint did not know does not start empty"
     )
     assert again.read("log.jsonl") == b"one\nthree\n", "appending does not go on at the end"

@@ -275,7 +275,7 @@ def test_queries_that_were_edited_are_told_and_written_anew(edit: Any, call: Lud
     path.write_text(json.dumps(json.loads(path.read_text()) | edit))
     told = call("label", "runs/wines", stdin="1\n").refusal()
     assert "is damaged" in told
-    assert "to have it written anew: ludus resume runs/wines" in told
+    assert "to have it rewritten: ludus resume runs/wines" in told
     call("resume", "runs/wines")
     assert json.loads(path.read_text())["rows"] == rows
 

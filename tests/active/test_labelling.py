@@ -159,11 +159,11 @@ def test_a_run_that_was_killed_while_it_wrote_its_queries_is_told_what_to_do(cal
     Path(RUN, "queries/round-0000.safetensors").unlink()
     told = call("label", RUN).refusal()
     assert "its inputs, queries/round-0000.safetensors, are not there" in told
-    assert told.endswith(f"to have it written anew: ludus resume {RUN}")
+    assert told.endswith(f"to have it rewritten: ludus resume {RUN}")
     call("resume", RUN)
     Path(RUN, "queries/round-0000.json").unlink()
     told = call("label", RUN).refusal()
-    assert "was killed while it wrote down what it asks; to have it written anew: ludus" in told
+    assert "was killed while it wrote down what it asks; to have it rewritten: ludus" in told
     call("resume", RUN)
     assert "6 of 6 queries are still open" in call("label", RUN, stdin="q\n").out
 
@@ -261,7 +261,7 @@ def test_labelling_goes_on_whatever_words_a_run_waits_with(
 @pytest.mark.parametrize(
     ("names", "problem"),
     [
-        (["a", "b"], "has 2 names, and the model tells 3 classes apart"),
+        (["a", "b"], "has 2 names, and the model has 3 classes"),
         (["a", "b", "A "], "has a name twice"),
     ],
 )
@@ -277,7 +277,7 @@ def test_a_damaged_file_of_queries_is_told_and_written_anew_on_resume(call: Ludu
     rows = begun(call)
     Path(RUN, "queries/round-0000.json").write_text('{"format": 1, "rows": ["x"]}')
     told = call("label", RUN).refusal()
-    assert told.endswith("to have it written anew: ludus resume runs/wines")
+    assert told.endswith("to have it rewritten: ludus resume runs/wines")
     call("resume", RUN)
     assert asked(0) == rows
 

@@ -102,7 +102,7 @@ def test_fields_that_cannot_be_are_refused_even_where_the_seal_is_right(
 ) -> None:
     write_queries(storage, queries())
     resealed(storage, **fields)
-    with pytest.raises(StorageError, match=r"is damaged .* to have it written anew: ludus resume"):
+    with pytest.raises(StorageError, match=r"is damaged .* to have it rewritten: ludus resume"):
         read_queries(storage)
 
 

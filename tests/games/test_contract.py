@@ -189,7 +189,7 @@ BROKEN: dict[str, type[Race]] = {
             "cells": torch.randint(3, (check_games(games) or games, 2))
         }
     ),
-    "a game plays otherwise when other games are beside it": broken(play=played(mixing_games)),
+    "a game depends on the other games of its batch": broken(play=played(mixing_games)),
     "gave a reward that is not finite": broken(play=played(not_finite)),
     "rewards are torch.float64": broken(play=played(in_doubles)),
     r"a move of the near left \[\] of the state": broken(

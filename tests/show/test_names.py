@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from ludus.show.names import MANY, Parts, by_telling, is_evaluation, taken_apart, telling_first
+from ludus.show.names import (
+    MANY,
+    Parts,
+    by_information,
+    informative_first,
+    is_evaluation,
+    taken_apart,
+)
 
 ARENA = [
     *("eval/verifier/accuracy", "eval/verifier/reward", "eval/prover/reward", "eval/accuracy"),
@@ -46,7 +53,7 @@ def test_what_is_evaluated_in_pretraining_is_an_evaluation():
 
 
 def test_losses_and_scores_of_the_whole_come_first_then_those_of_agents():
-    assert by_telling(ARENA) == [
+    assert by_information(ARENA) == [
         *("train/loss", "eval/accuracy", "train/accuracy", "eval/rounds"),
         *("eval/verifier/accuracy", "eval/verifier/reward", "eval/prover/reward"),
         *("train/grad_norm", "eval/bits/verifier", "eval/words/verifier"),
@@ -56,6 +63,6 @@ def test_losses_and_scores_of_the_whole_come_first_then_those_of_agents():
 
 def test_a_short_record_keeps_its_order():
     few = dict.fromkeys([f"train/metric_{n}" for n in range(MANY - 1)] + ["train/loss"], 0.0)
-    assert telling_first(few) == list(few)
+    assert informative_first(few) == list(few)
     many: dict[str, object] = {**few, "train/one_more": 0.0, "model": "models/final"}
-    assert telling_first(many)[:2] == ["model", "train/loss"]
+    assert informative_first(many)[:2] == ["model", "train/loss"]

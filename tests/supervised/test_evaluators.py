@@ -309,7 +309,7 @@ def test_an_env_that_the_evaluation_process_cannot_know_is_refused_before_traini
     if not is_refused:
         assert json.loads(printed.splitlines()[-1])["env_steps"] == 512
         return
-    assert "refused: a process beside this one cannot rebuild" in printed
+    assert "refused: the evaluation process cannot rebuild" in printed
     assert "ludus.load_plugin('that_module')" in printed
     assert not (tmp_path / "runs").exists()
 

@@ -43,7 +43,7 @@ def test_active_params_stand_in_the_block_or_beside_it(is_inside: bool) -> None:
     ("given", "told"),
     [
         ({"training_config": {}}, "training_config lacks with_validation"),
-        ({"training_config": {"device": "cpu"}, "device": "cpu"}, "'device' stands beside"),
+        ({"training_config": {"device": "cpu"}, "device": "cpu"}, "'device' is given outside"),
         ("config.yaml", "training_config is a str; give a mapping with with_validation"),
     ],
 )

@@ -53,10 +53,10 @@ class Classifier(Model):
             if not callable(getattr(estimator, method, None)):
                 raise ConfigError(
                     f"a {type(estimator).__name__} has no method {method}; give a classifier of scikit-learn"
-                    " that tells probabilities"
+                    " that predicts probabilities"
                 )
         if classes < 2:
-            raise ConfigError(f"classes is {classes}; a classifier tells 2 or more apart")
+            raise ConfigError(f"classes is {classes}; a classifier distinguishes 2 or more")
         super().__init__(Probabilities(classes), loss="cross_entropy")
         self.architecture = type(estimator).__name__.lower()
         self._estimator = estimator

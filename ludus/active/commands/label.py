@@ -51,7 +51,7 @@ def label(
                 labelling.take_file(Path(csv))
             else:
                 labelling.ask()
-            is_done = labelling.tell_end(is_resumed=resume)
+            is_done = labelling.report_end(is_resumed=resume)
         if not (resume and is_done) or not _waits_again(run) or csv is not None:
             return
 

@@ -88,7 +88,7 @@ def read_queries(storage: Storage) -> Queries | None:
     except (states.StateError, CheckpointError, KeyError, TypeError, ValueError) as error:
         problem = str(error).removeprefix(f"{name}: ")
         raise StorageError(
-            f"{storage.place}/{name} is damaged ({problem}); to have it written anew:"
+            f"{storage.place}/{name} is damaged ({problem}); to have it rewritten:"
             f" {way_to_resume(storage.place, read_note(storage))}"
         ) from None
 

@@ -101,7 +101,7 @@ class Labelling:
             return 0
         return 1
 
-    def tell_end(self, *, is_resumed: bool) -> bool:
+    def report_end(self, *, is_resumed: bool) -> bool:
         """Report what is left to do; return whether the run can resume."""
         left = len(_open_rows(self.queries, self._answers))
         has_ended = (last_ending(self._storage) or {}).get("event") in ("finished", "stopped")
@@ -133,7 +133,7 @@ def _opened(storage: Storage) -> tuple[Queries, Answers]:
     queries = read_queries(storage)
     if queries is None:
         raise RunError(
-            f"{storage.place} was killed while it wrote down what it asks; to have it written anew:"
+            f"{storage.place} was killed while it wrote down what it asks; to have it rewritten:"
             f" {way_to_resume(storage.place, read_note(storage))}"
         )
     journal = Journal(storage, JOURNAL)

@@ -83,7 +83,7 @@ def make_committee(model: Model, count: int, *, is_trained: bool = False) -> Com
             f"a committee trains plain networks by the loss of the config, and {type(model).__name__} is a"
             " Model of its own; give its network alone, or use a strategy without a committee"
         )
-    others = [_begun_anew(model.module, is_trained=is_trained) for _ in range(1, count)]
+    others = [_reinitialised(model.module, is_trained=is_trained) for _ in range(1, count)]
     is_binary = model.loss == "binary_cross_entropy"
     committee = Committee(Members([model.module, *others], is_binary=is_binary), loss=model.loss)
     committee.architecture = f"{model.architecture}_x{count}"
@@ -97,19 +97,19 @@ def check_members(committee: Committee, inputs: Inputs, *, is_trained: bool) -> 
     other = [name for (name, one), two in pairs if not torch.equal(one, two)]
     if not other:
         raise ConfigError(
-            "no layer that can begin anew draws its weights, so all members of the committee are the same;"
-            " give the network a linear layer, or use a strategy without a committee"
+            "no layer that can be reinitialised draws its weights, so all members of the committee are the"
+            " same; give the network a linear layer, or use a strategy without a committee"
         )
     called = last_called(second, lambda: committee(inputs))
     last = [name for name, one in second.named_modules() if one is called]
     if is_trained and last and not all(name.startswith(f"{last[0]}.") for name in other):
         raise ConfigError(
-            f"of a trained network the linear layer that is listed last begins anew in each member, and this"
-            f" one calls {last[0]} last; let its __init__ make the head last"
+            f"of a trained network the linear layer that is listed last is reinitialised in each member, and"
+            f" this one calls {last[0]} last; let its __init__ make the head last"
         )
 
 
-def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
+def _reinitialised(module: nn.Module, *, is_trained: bool) -> nn.Module:
     copy = deepcopy(module)
     layers = [
         layer for layer in copy.modules() if callable(getattr(layer, "reset_parameters", None))
@@ -125,8 +125,8 @@ def _begun_anew(module: nn.Module, *, is_trained: bool) -> nn.Module:
         layers = [*layers, *linear][-1:]
     if not layers:
         raise ConfigError(
-            f"every layer of {type(module).__name__} that could begin anew is frozen, so all members of a"
-            " committee would be the same; let its last layer learn, or use a strategy without a committee"
+            f"every layer of {type(module).__name__} that could be reinitialised is frozen, so all members of"
+            " a committee would be the same; let its last layer learn, or use a strategy without a committee"
         )
     frozen = [(one, one.detach().clone()) for one in copy.parameters() if not one.requires_grad]
     for layer in layers:

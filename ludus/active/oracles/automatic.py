@@ -47,8 +47,8 @@ class Known:
             labels.checked(row, targets_N[row])
         if labels.num_classes is not None and len(targets_N.unique()) == 1:
             raise ConfigError(
-                f"all {len(targets_N)} examples of the pool are of class {int(targets_N[0])}; to learn what"
-                " tells classes apart takes two at least"
+                f"all {len(targets_N)} examples of the pool are of class {int(targets_N[0])}; to learn"
+                " to distinguish classes takes two at least"
             )
 
     def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:

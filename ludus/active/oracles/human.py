@@ -47,13 +47,11 @@ class Human:
             )
         if len(names) != self._classes:
             raise ConfigError(
-                f"'oracle.class_names' has {len(names)} names, and the model tells {self._classes} classes"
-                " apart; give one for each"
+                f"'oracle.class_names' has {len(names)} names, and the model has {self._classes} classes;"
+                " give one for each"
             )
         if len({name.strip().casefold() for name in names}) < len(names):
-            raise ConfigError(
-                "'oracle.class_names' has a name twice; give each class one of its own"
-            )
+            raise ConfigError("'oracle.class_names' has a name twice; give each class its own")
 
     def answer(self, rows: Tensor, examples: PoolExamples, answers: Answers, *, run: Run) -> None:
         """Write the open queries; the answers come while the run is paused."""

@@ -45,7 +45,7 @@ class EdgeProgram:
         link = LoopbackLink(self._config.link)
         storage = LocalStorage(Path(root) / self._config.name)
         with storage.lock():
-            edge = Edge(self._config, link, storage, tell=_teller("edge"))
+            edge = Edge(self._config, link, storage, tell=_printer("edge"))
             with on_stop(edge.is_over.set):
                 edge.run()
 
@@ -72,7 +72,7 @@ class DatacenterProgram:
 
     def run(self, root: str) -> None:
         """Serve until stopped; work begun in this root is resumed."""
-        config, tell, secret = self._config, _teller("datacenter"), self._config.link.secret()
+        config, tell, secret = self._config, _printer("datacenter"), self._config.link.secret()
         storage = LocalStorage(Path(root) / config.name)
         with storage.lock():
             datacenter = Datacenter(config, storage, tell=tell)
@@ -133,10 +133,10 @@ class StandaloneProgram:
             LocalStorage(Path(root) / one.name) for one in (config.edge, config.datacenter)
         )
         with own.lock(), theirs.lock():
-            center = Datacenter(config.datacenter, theirs, tell=_teller("datacenter"))
+            center = Datacenter(config.datacenter, theirs, tell=_printer("datacenter"))
             center.check(num_samples=config.edge.send_samples)
             try:
-                edge = Edge(config.edge, DirectLink(center), own, tell=_teller("edge"))
+                edge = Edge(config.edge, DirectLink(center), own, tell=_printer("edge"))
                 with on_stop(edge.is_over.set):
                     edge.run()
             finally:
@@ -164,5 +164,5 @@ def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
             signal.signal(one, handler)
 
 
-def _teller(name: str) -> Callable[[str], None]:
+def _printer(name: str) -> Callable[[str], None]:
     return lambda text: say(f"{name}: {text}")

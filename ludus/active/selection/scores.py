@@ -33,7 +33,7 @@ def score_of(
             return logme(features, labels, regression=is_regression)
         if len(features) <= features.shape[1]:
             warn(
-                f"h_score of {len(features)} labels and {features.shape[1]} features tells models apart by"
+                f"h_score of {len(features)} labels and {features.shape[1]} features compares models by"
                 " rounding alone; label more examples than there are features first, or use logme or leep"
             )
         return h_score(features, labels)
@@ -41,7 +41,7 @@ def score_of(
     if len(found) <= found.shape[1]:
         warn(
             f"{selection} of {len(found)} labels and {found.shape[1]} source classes: a source class that one"
-            " label meets alone seems to tell it; label more examples than there are source classes first,"
+            " label meets alone seems to predict it; label more examples than there are source classes first,"
             " or use logme"
         )
     return leep(found, labels) if selection == "leep" else nce(found, labels)

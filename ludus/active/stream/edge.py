@@ -97,7 +97,7 @@ class Edge:
         elif self._failure and not self._has_learnt:
             raise LudusError(
                 f"no retraining of this stream succeeded; the last one failed: {self._failure}; mend"
-                " that, and give the edge and the datacenter other names to begin anew"
+                " that, and give the edge and the datacenter other names to start over"
             )
 
     def _run(self) -> None:
@@ -113,7 +113,7 @@ class Edge:
         elif self.simulator.step >= config.num_steps:
             self._tell(
                 f"all {config.num_steps} steps of {self._storage.place} were done already; raise num_steps"
-                " to go on, or give the edge another name to begin anew"
+                " to go on, or give the edge another name to start over"
             )
         while self.simulator.step < config.num_steps:
             if self.is_over.is_set():
@@ -256,7 +256,7 @@ class Edge:
         if other := [key for key in now if begun.get(key) != now[key]]:
             raise RunError(
                 f"{self._storage.place} was begun with another {', '.join(map(repr, other))}; give the"
-                " edge another name to begin anew"
+                " edge another name to start over"
             )
         with states.fitting("edge"):
             self._life = states.text(state, "life")

@@ -33,7 +33,7 @@ class StreamJudge:
         if self._trigger is not None:
             return self._trigger.look(window).message()
         # Otherwise the new model's window would be compared with the old model's baseline.
-        self._tell_owed()
+        self._send_owed()
         if self._owed is not None:
             return {}
         tensors = {"log_probs": window.log_probs}
@@ -46,11 +46,11 @@ class StreamJudge:
         """Record that the model was retrained, or that a retraining failed."""
         if self._trigger is None:
             self._owed = is_retrained
-            self._tell_owed()
+            self._send_owed()
         else:
             self._trigger.record(is_retrained=is_retrained)
 
-    def _tell_owed(self) -> None:
+    def _send_owed(self) -> None:
         """Send a pending reset; the datacenter counts it once, so it is resent if the answer was lost."""
         if self._owed is None:
             return

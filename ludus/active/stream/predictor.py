@@ -70,7 +70,7 @@ class Predictor:
         section = validate(_Given, {"model": about.get("model")}, source="the datacenter's model")
         loss = about.get("loss")
         if loss not in CLASS_LOSSES:
-            raise WireError("the datacenter sent a model that tells no classes apart")
+            raise WireError("the datacenter sent a model that predicts no classes")
         model = Model(section.model, loss=loss)
         model.load_state_dict(weights)
         self._features.check(model)

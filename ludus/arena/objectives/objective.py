@@ -76,7 +76,7 @@ class Objective(LossModule):
         if value_type is not ValueEstimators.GAE:
             raise LudusError(
                 f"{type(self).__name__} can be given ValueEstimators.GAE, not {value_type}; for another,"
-                " return a module of yours beside the loss module"
+                " return a module of yours with the loss module"
             )
         if not isinstance(getattr(self, "critic_network", None), nn.Module):
             raise LudusError(

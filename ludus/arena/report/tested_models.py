@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ludus.judge.directions import known_direction
-from ludus.show.names import by_telling
+from ludus.show.names import by_information
 from ludus.show.report.charts import text
 from ludus.show.report.curves import AXIS_NAMES, run_labels
 from ludus.show.report.families import Section
@@ -96,7 +96,7 @@ def _table(tested: Sequence[_Tested]) -> str:
 
 def _columns(tested: Sequence[_Tested]) -> list[str]:
     """Return the main metrics; an agent's metric that equals the overall one is not repeated."""
-    names = by_telling(dict.fromkeys(name for one in tested for name in one.figures))
+    names = by_information(dict.fromkeys(name for one in tested for name in one.figures))
     wholes = {name: _TEST + name.rpartition("/")[2] for name in names}
     shown = [
         name

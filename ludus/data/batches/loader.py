@@ -180,7 +180,7 @@ class LoaderBatches:
         return (
             f"the {self._name()}, asked twice for the same examples, gave different ones: it keeps a"
             " generator or a count of its own; draw from the global generators of torch, NumPy or"
-            " Python, which are set anew for each example"
+            " Python, which are reseeded for each example"
         )
 
     def _ask(self) -> Any:

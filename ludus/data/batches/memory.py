@@ -219,7 +219,7 @@ def _check_loader(source: object) -> None:
     name = type(source).__name__
     if hasattr(source, "__next__"):
         raise ConfigError(
-            f"a {name} can be gone through only once; give a loader that starts anew each epoch"
+            f"a {name} can be gone through only once; give a loader that starts over each epoch"
         )
     is_table = isinstance(source, list | tuple) and all(isinstance(x, Tensor) for x in source)
     if isinstance(source, Tensor) or is_table:

@@ -138,7 +138,7 @@ def _targets(frame: FileFrame, config: FrameConfig) -> tuple[Tensor, list[str]]:
     if len(classes) < 2:
         raise ConfigError(
             f"column {config.targets[0]} of {config.path} has one class only, {classes[0]};"
-            " there is nothing to tell apart"
+            " there is nothing to distinguish"
         )
     index = {text: place for place, text in enumerate(classes)}
     return torch.tensor([index[str(text)] for text in texts], dtype=torch.int64), classes

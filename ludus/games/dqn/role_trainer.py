@@ -193,7 +193,7 @@ class RoleTrainer(Trainer):
         replaced = self.seating.replace(wanted)
         self._replaced |= replaced
         self.note_given(**{f"{role}_net": given for role, given in replaced.items()})
-        self._execute_anew()
+        self._renew_execution()
 
     def set_trainable(self, role: str, trainable: bool = True) -> None:
         """Train a role, or freeze it: it still plays, without updates."""
@@ -210,9 +210,9 @@ class RoleTrainer(Trainer):
         self.given_state.watch()
         self.given_classes.pop("reward_func", None)
         self.note_given(reward_func=reward_func)
-        self._execute_anew()
+        self._renew_execution()
 
-    def _execute_anew(self) -> None:
+    def _renew_execution(self) -> None:
         """Choose again how stages are executed; called when players or rewards change."""
 
     def _roll_out(

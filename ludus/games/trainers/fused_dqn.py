@@ -49,7 +49,7 @@ class DQNTrainer(TwoRoleTrainer):
         engine = self._execution.choose_engine(self.config, self.device)
         self.config = self.config.replace(engine=engine)
 
-    def _execute_anew(self) -> None:
+    def _renew_execution(self) -> None:
         if self._is_used:
             self._execution.choose_engine(self.config, self.device)
             for learner in self.learners.values():

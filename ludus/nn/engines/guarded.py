@@ -60,7 +60,7 @@ class GuardedCall:
         key = shapes_of(inputs)
         is_new = key not in self._shapes
         if is_new and len(self._shapes) >= MAX_SHAPES:
-            self._tell_of_shapes(key)
+            self._warn_of_shapes(key)
             return self._forward(*inputs)
         num_graphs = self.num_graphs
         try:
@@ -112,7 +112,7 @@ class GuardedCall:
         self._why_eager = why
         self._tell(f"the network is not compiled: {why}; it is called eagerly")
 
-    def _tell_of_shapes(self, key: str) -> None:
+    def _warn_of_shapes(self, key: str) -> None:
         if not self._has_warned and self._tell is not None:
             self._tell(
                 f"batches came in more than {MAX_SHAPES} shapes, the last {key}: others than the first"

@@ -109,7 +109,7 @@ def test_a_temperature_stays_within_its_bounds_where_the_data_would_drive_it_on(
     [
         (torch.zeros(0, 3), torch.zeros(0), "one row at least"),
         (torch.tensor([[math.nan, 0.0]]), torch.tensor([0]), "NaN"),
-        (torch.zeros(2, 3), torch.tensor([0, 3]), "class 3, and the model tells 0 to 2 apart"),
+        (torch.zeros(2, 3), torch.tensor([0, 3]), "class 3, and the model distinguishes 0 to 2"),
         (torch.zeros(2, 3), torch.tensor([0]), "one class for each of 2"),
         (torch.full((1, 2), -math.inf), torch.tensor([0]), "no class of probability above 0"),
     ],

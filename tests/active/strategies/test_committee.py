@@ -161,7 +161,7 @@ def test_members_of_a_network_with_a_new_head_differ_in_the_head_alone() -> None
 def test_a_network_that_is_frozen_whole_makes_no_committee() -> None:
     net = layered().requires_grad_(False)
     with pytest.raises(
-        ConfigError, match="every layer of Sequential that could begin anew is frozen"
+        ConfigError, match="every layer of Sequential that could be reinitialised is frozen"
     ):
         make_committee(Model(net, loss="cross_entropy"), 2)
 

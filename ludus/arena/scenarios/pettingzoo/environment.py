@@ -44,7 +44,7 @@ class ParallelEnvironment(Environment):
         """`num_steps` is the number of steps of each env, with resets; None: one episode of each."""
         self.spec, self.agent_names = spec, spec.agent_names
         self.num_envs = num_envs
-        self.begins_anew = num_steps is not None
+        self.resets_envs = num_steps is not None
         self.num_steps = max_episode_steps if num_steps is None else num_steps
         self._seed, self._name, self._device = seed, name, device
         self._make, self._limit = make, max_episode_steps
@@ -112,7 +112,7 @@ class ParallelEnvironment(Environment):
             own = after_BAO[index]
             slot.step(chosen_A, own, rewards_BA[index], ended_BA[:, index])
             next_BAO[index, slot.is_there_A] = own[slot.is_there_A]
-            if self.begins_anew and slot.has_ended():
+            if self.resets_envs and slot.has_ended():
                 self._begin(slot, slot.iteration, slot.episode + 1, next_BAO[index])
         device = self._device
         done_BA, terminated_BA = torch.from_numpy(ended_BA).to(device).unbind(0)
