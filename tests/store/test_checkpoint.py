@@ -177,20 +177,20 @@ def test_who_may_lose_the_best_model_gets_the_newest_state(
 def test_what_the_newest_manifest_tells_is_had_though_its_state_is_damaged(
     storage: LocalStorage, tmp_path: Path
 ) -> None:
-    assert checkpoint.told_last(storage) is None
+    assert checkpoint.last_manifest(storage) is None
     save_with_best(storage, 5, 4)
     save_with_best(storage, 7, 6)
     (tmp_path / "checkpoints/0000000007/state.json").write_bytes(b"{}")
-    told = checkpoint.told_last(storage)
+    told = checkpoint.last_manifest(storage)
     assert told is not None
     assert (told.number, told.state, told.manifest["best"]) == (7, {}, best(6))
     (tmp_path / "checkpoints/0000000007/manifest.json").write_bytes(b"{}")
-    older = checkpoint.told_last(storage)
+    older = checkpoint.last_manifest(storage)
     assert older is not None
     assert older.number == 5
     (tmp_path / "checkpoints/0000000005/manifest.json").unlink()
     with pytest.raises(CheckpointError, match="none of the 2 checkpoints"):
-        checkpoint.told_last(storage)
+        checkpoint.last_manifest(storage)
 
 
 def test_a_checkpoint_cannot_name_a_model_that_is_not_there(storage: LocalStorage) -> None:
