@@ -247,7 +247,7 @@ def test_few_parameters_have_no_type() -> None:
                     ):
                         bare.append(f"{module_name(path)}.{node.name}: {argument.arg}")
     # What is read from outside is an `object` until it is checked; Any hides mistakes at a seam.
-    assert len(bare) <= 90, "\n".join(bare)
+    assert len(bare) <= 30, "\n".join(bare)
 
 
 def test_an_import_that_is_relative_is_refused(tmp_path: Path) -> None:

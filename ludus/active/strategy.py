@@ -125,8 +125,8 @@ class ScoreStrategy(Strategy):
     needs: ClassVar[frozenset[Need]] = frozenset({"probabilities"})
     weighs_classes = True
 
-    def __init__(self, config: Any) -> None:
-        self.config = config
+    def __init__(self, config: StrictConfig) -> None:
+        self.config: Any = config
 
     def score(self, seen: PoolBatch) -> Tensor:
         """Return (B,) scores of at least 0; the most informative examples have the highest."""

@@ -10,6 +10,7 @@ import typer
 
 from ludus.cli import run_commands  # noqa: F401 - its commands are part of the app
 from ludus.cli.app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
+from ludus.core.runtime import Result
 from ludus.process.standard_streams import fill_standard_streams
 from ludus.show.terminal import pass_on, say, tell
 
@@ -87,7 +88,7 @@ def resume(
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
 
-def _print_result(result: Any, *, as_json: bool, is_silent: bool) -> None:
+def _print_result(result: Result, *, as_json: bool, is_silent: bool) -> None:
     from ludus.cli import tasks
 
     if as_json:

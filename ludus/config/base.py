@@ -229,7 +229,7 @@ def _unreached(data: Mapping[str, Any]) -> dict[str, Any]:
     return config.unreached()
 
 
-def _at(data: Any, path: str) -> Any:
+def _at(data: Mapping[str, Any], path: str) -> Any:
     for part in path.split("."):
         data = data[part]
     return data

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
-from pydantic_core import PydanticCustomError
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from ludus.config.overrides import override, read_path
 from ludus.config.registry import find, kinds
@@ -187,7 +187,7 @@ def _describe_all(cls: type[StrictConfig], data: object, error: ValidationError)
     return [f"'{path}' {line}{found[path]}" for path, line in lines.items() if path not in meant]
 
 
-def _describe(cls: type[StrictConfig], data: Any, problem: Any) -> tuple[str, str]:
+def _describe(cls: type[StrictConfig], data: object, problem: ErrorDetails) -> tuple[str, str]:
     """Return the path of a problem, as keys of the file, and what is wrong there."""
     keys, section, annotation = _locate(cls, data, problem["loc"])
     path, known = ".".join(keys), section.model_fields if section else {}

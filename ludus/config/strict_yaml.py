@@ -90,7 +90,7 @@ def _construct_mapping(loader: _Loader, node: MappingNode) -> dict[Any, Any]:
     }
 
 
-def _construct_sequence(loader: _Loader, node: Any) -> list[Any]:
+def _construct_sequence(loader: _Loader, node: yaml.SequenceNode) -> list[Any]:
     return [loader.construct_object(child, deep=True) for child in node.value]
 
 

@@ -58,11 +58,13 @@ def last_loop(plan: Repeat, rows: list[list[Any]]) -> Repeat:
     return loop
 
 
-def read_frame(row: Any) -> Frame:
+def read_frame(row: object) -> Frame:
     """Return one saved entry of a cursor; raise PlanError if it is malformed."""
-    is_triple = isinstance(row, list) and len(row) == 3
-    if not is_triple or not isinstance(row[0], str) or type(row[1]) is not int:
-        raise PlanError(f"a line of a cursor is [name, round, rounds], not {row!r}")
+    problem = f"a line of a cursor is [name, round, rounds], not {row!r}"
+    if not isinstance(row, list) or len(row) != 3:
+        raise PlanError(problem)
+    if not isinstance(row[0], str) or type(row[1]) is not int:
+        raise PlanError(problem)
     if not 0 <= row[1] < 2**63:
         raise PlanError(f"a line of a cursor counts rounds from 0, not {row[1]}")
     if row[2] is not None and (type(row[2]) is not int or not 0 <= row[2] < 2**63):

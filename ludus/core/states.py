@@ -223,9 +223,10 @@ def shaped(
     return value  # type: ignore[no-any-return]
 
 
-def between(key: Any, values: Any, *, low: float, high: float = math.inf) -> Any:
+def between(key: Key, values: N, *, low: float, high: float = math.inf) -> N:
     """Return the array or tensor if all its numbers are from `low` to `high`."""
-    if math.prod(values.shape) and not bool(((values >= low) & (values <= high)).all()):
+    numbers: Any = values
+    if math.prod(values.shape) and not bool(((numbers >= low) & (numbers <= high)).all()):
         bounds = f"{low:g} or more" if high == math.inf else f"from {low:g} to {high:g}"
         raise StateError(str(key), f"holds a number out of its range; all must be {bounds}")
     return values

@@ -55,7 +55,7 @@ class Trainer:
     derived: ClassVar[tuple[str, ...]] = ("_saved_cursor", "_unsaved", "_first_state")
     """Attributes that change during a run but can be recomputed, so belong to no part."""
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         """Wrap the methods that need `prepare`, so that calling them too early raises a clear LudusError."""
         super().__init_subclass__(**options)
         own = vars(cls)
@@ -382,7 +382,7 @@ def _noted(prepare: Callable[..., None]) -> Callable[..., None]:
     """Wrap `prepare` to record that the whole of it was called, not only that of a base class."""
 
     @functools.wraps(prepare)
-    def noted(self: Trainer, **options: Any) -> None:
+    def noted(self: Trainer, **options: object) -> None:
         prepare(self, **options)
         self._is_prepared |= getattr(type(self).prepare, "__wrapped__", None) is prepare
 

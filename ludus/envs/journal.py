@@ -11,6 +11,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 Shown = Sequence[tuple[int, memoryview, memoryview]]
 """Each env's index, and views of its observation and reward of the last step."""
@@ -22,7 +23,9 @@ class ActionJournal:
     With `is_kept` off it only counts steps, for envs that need no replay.
     """
 
-    def __init__(self, num_envs: int, shape: tuple[int, ...], dtype: Any, *, is_kept: bool) -> None:
+    def __init__(
+        self, num_envs: int, shape: tuple[int, ...], dtype: DTypeLike, *, is_kept: bool
+    ) -> None:
         self.is_kept = is_kept
         self._rows = np.zeros((64 if is_kept else 0, num_envs, *shape), dtype)
         self._starts = [0] * num_envs

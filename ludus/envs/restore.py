@@ -53,7 +53,7 @@ def restore_by_replay(
     return mark
 
 
-def restore_by_state(slot: EnvSlot, episode: int, state: Any) -> str | None:
+def restore_by_state(slot: EnvSlot, episode: int, state: Mapping[str, Any]) -> str | None:
     """Restore an env from its own state; return why that failed, or None."""
     try:
         slot.set_state(episode, state)

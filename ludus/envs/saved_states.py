@@ -6,7 +6,7 @@ The state of N envs is the same whatever the number of workers that step them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -14,7 +14,16 @@ from ludus.core import states
 from ludus.core.errors import CheckpointError
 
 
-def check(state: Any, env: Any, *, actions: np.ndarray | None, name: str) -> None:
+class _Envs(Protocol):
+    """Envs stepped together, here or in workers, with their arrays."""
+
+    num_envs: int
+    obs: np.ndarray
+    cut: np.ndarray
+    masks: np.ndarray | None
+
+
+def check(state: Mapping[str, Any], env: _Envs, *, actions: np.ndarray | None, name: str) -> None:
     """Raise CheckpointError unless this is a state of such envs.
 
     `actions` is one row of their journal; None if no actions are kept, or if it is unknown here.
@@ -41,7 +50,7 @@ def check(state: Any, env: Any, *, actions: np.ndarray | None, name: str) -> Non
     states.texts(state, "inexact")
 
 
-def _check_journal(journal: Any, count: int, actions: np.ndarray | None) -> None:
+def _check_journal(journal: Mapping[str, Any], count: int, actions: np.ndarray | None) -> None:
     # States of older versions have no marks.
     states.check_keys(journal, "lengths", "actions", optional=("marks",))
     lengths = states.like(journal, "lengths", np.zeros(count, np.int64))

@@ -83,13 +83,14 @@ class EnvSlot:
             raise self.fault(not_finite(obs), field="observation", step=0)
         return obs, result[1]
 
-    def fault(self, problem: str, *, field: str, step: int, action: Any = 0) -> EnvError:
+    def fault(self, problem: str, *, field: str, step: int, action: object = 0) -> EnvError:
         """Return the error that names this env, its episode and the step.
 
         If the action was not finite it says so too, since that is the likely cause.
         """
-        if not np.isfinite(action).all():
-            problem += f" (the action was {np.asarray(action).tolist()})"
+        given = np.asarray(action)
+        if not np.isfinite(given).all():
+            problem += f" (the action was {given.tolist()})"
         place = {"index": self.index, "episode": self.episode, "step": step}
         return EnvError(problem, env=self.title, field=field, **place)
 

@@ -27,7 +27,7 @@ class RunsEval:
         """Return the score and the metrics of this agent or model."""
         raise NotImplementedError
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: object) -> None:
         """Set the model that `run_eval` evaluates."""
         self.model = model
 
@@ -98,7 +98,7 @@ class Evaluator(RunsEval):
         """The source of the score: the function, or the object whose method it is."""
         return getattr(self._score, "__self__", self._score)
 
-    def evaluate(self, agent: Any) -> Outcome:
+    def evaluate(self, agent: object) -> Outcome:
         """Return the score and the metrics; the mode of the agent is restored afterwards."""
         return as_outcome(self._score(agent), metric=self._metric)
 
@@ -149,8 +149,9 @@ def refuse_other_keys(config: TrainerConfig, evaluator: object, *, free: Collect
             )
 
 
-def as_outcome(result: Any, *, metric: str) -> Outcome:
+def as_outcome(result: object, *, metric: str) -> Outcome:
     """Normalise the result of an evaluator, a number, metrics, or both, to a score and metrics."""
+    score: Any
     if isinstance(result, Mapping) and (metric in result or len(result) == 1):
         # Of metrics alone, the score is the judged metric, or the only one.
         score, metrics = result.get(metric, next(iter(result.values()))), result

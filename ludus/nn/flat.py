@@ -185,7 +185,7 @@ class FlatParameters:
             if part.group is not None and part.group.name == name and part.is_frozen is not None:
                 part.is_frozen.fill_(is_frozen)
 
-    def check_frozen(self, saved: Any) -> None:
+    def check_frozen(self, saved: Mapping[str, Any]) -> None:
         """Raise StateError unless this holds a flag for each group: whether it is frozen."""
         states.check_keys(saved, *self.frozen)
         for name in self.frozen:
@@ -223,7 +223,7 @@ class FlatParameters:
             found.update(zip(part.names, part.views(vector), strict=True))
         return {name: found[name] for name in self.names}
 
-    def check(self, named: Any, *, finite: bool = True) -> None:
+    def check(self, named: Mapping[str, Any], *, finite: bool = True) -> None:
         """Raise StateError unless these are pieces of this layout; copy_ would broadcast a smaller one."""
         try:
             states.check_keys(named, *self.names)

@@ -158,7 +158,7 @@ class Model:
         for name, buffer in fleeting.items():
             buffer.copy_(found[name])
 
-    def _check_fits(self, state: Any) -> None:
+    def _check_fits(self, state: Mapping[str, Any]) -> None:
         """Raise StateError, before anything has changed, unless names, shapes and dtypes match."""
         known, extra = self.module.state_dict(), extra_modules(self.module)
         own = {**known, **dict(self.module.named_buffers())}

@@ -56,7 +56,7 @@ def _recomputing(part: nn.Module, forward: Callable[..., Any]) -> Callable[..., 
     """Return a forward pass that keeps its inputs for the backward pass, and no activations."""
 
     @functools.wraps(forward)
-    def call(*inputs: Any, **named: Any) -> Any:
+    def call(*inputs: object, **named: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*inputs, **named)
         return checkpoint(

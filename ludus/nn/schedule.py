@@ -83,7 +83,7 @@ class Schedule:
 
     def __init__(
         self,
-        config: Any,
+        config: ScheduleConfig,
         *,
         initial: float,
         run_steps: int,
@@ -152,7 +152,7 @@ class Scheduler(Schedule):
     """
 
     def __init__(
-        self, config: StrictConfig | Mapping[str, Any], *, initial: float, run_steps: int
+        self, config: ScheduleConfig | Mapping[str, Any], *, initial: float, run_steps: int
     ) -> None:
         if isinstance(config, Mapping):
             config = validate(

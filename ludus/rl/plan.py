@@ -8,7 +8,7 @@ from typing import Any
 from ludus.core import Repeat, Run, Stage
 from ludus.core.intervals import Work, every, is_due
 from ludus.core.plan import counted
-from ludus.rl.config import EpochsConfig, StepsConfig
+from ludus.rl.config import EpochsConfig, RLConfig, StepsConfig
 from ludus.session.begun import changes_by_fit
 from ludus.session.reports import Reports
 
@@ -161,7 +161,7 @@ def _train(loop: Repeat, finish: Work) -> Repeat:
     return Repeat(name="train", times=1, body=(loop, last))
 
 
-def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
+def with_length(config: RLConfig, max_steps: int) -> tuple[Any, list[str]]:
     """Return the config of a run of this many optimisation steps, and a sentence for each key that
     had to change besides its length.
 
@@ -171,11 +171,12 @@ def with_length(config: Any, max_steps: int) -> tuple[Any, list[str]]:
     section, changes = getattr(config, "counted_in", "epochs"), dict[str, Any]()
     if section == "epochs":
         # With early stopping by KL divergence, a rollout has at least one update.
+        lengths: Any = config
         is_cut = getattr(config, "target_kl", None) is not None
-        rollouts = max_steps if is_cut else config.epochs_for(max_steps)
+        rollouts = max_steps if is_cut else lengths.epochs_for(max_steps)
         # Twice as many: a run that is extended repeatedly loses part of an epoch each time.
-        needed = 2 * rollouts * config.steps_per_epoch * config.num_envs
-        if needed > config.epochs.max_env_steps:
+        needed = 2 * rollouts * lengths.steps_per_epoch * config.num_envs
+        if needed > lengths.epochs.max_env_steps:
             changes["epochs.max_env_steps"] = needed
     length = {f"{section}.max_opt_steps": max_steps}
     fitted = {path.split(".")[1]: value for path, value in {**length, **changes}.items()}

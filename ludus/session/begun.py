@@ -88,7 +88,7 @@ def has_begun(files: Files | None) -> bool:
     return files is not None and files.exists("run.json")
 
 
-def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None = None) -> Any:
+def as_begun(config: C, files: Files | Begun | None, notes: list[str] | None = None) -> C:
     """Return the config with the settings that the run in these files fixed when it began.
 
     A resume may lengthen the run. `engine: auto` depends on the length, and so do the intervals that a
@@ -113,7 +113,9 @@ def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None =
             f"'{path}' stays {_shown(value)}, as the fit(max_steps=...) that began the run left it"
             for path, value in kept.items()
         ]
-    return config.replace(**kept) if kept else config
+    if kept:
+        config = config.replace(**kept)
+    return config
 
 
 class Begun:
@@ -147,7 +149,7 @@ class Begun:
         return counters if ending.get("event") == "finished" else {}
 
 
-def _value(data: Any, path: str) -> object:
+def _value(data: object, path: str) -> object:
     """Return the value at a dotted path in nested mappings; `_NOTHING` if there is none."""
     for key in path.split("."):
         if not isinstance(data, Mapping) or key not in data:

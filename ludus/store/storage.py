@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from ludus.core.errors import StorageError
 
@@ -81,7 +81,7 @@ class Storage(Protocol):
     `ludus.open_storage(place)` creates nothing.
     """
 
-    def __new__(cls, *place: Any, **options: Any) -> Storage:
+    def __new__(cls, *place: object, **options: object) -> Storage:
         """Return the kind of storage for this location; a subclass is constructed as itself."""
         if cls is not Storage:
             return super().__new__(cls)

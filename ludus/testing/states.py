@@ -62,7 +62,7 @@ def spoilt(value: object) -> Iterator[tuple[str, Any]]:
             yield "one less", value[:-1]
 
 
-def _spoilt_array(value: Any) -> Iterator[tuple[str, Any]]:
+def _spoilt_array(value: Tensor | np.ndarray) -> Iterator[tuple[str, Any]]:
     make = torch.from_numpy if isinstance(value, Tensor) else np.asarray
     array = value.detach().cpu().numpy() if isinstance(value, Tensor) else value
     yield "of another dimension", make(array[None].copy())
@@ -79,7 +79,7 @@ def _spoilt_array(value: Any) -> Iterator[tuple[str, Any]]:
         yield "far too large", make(np.full_like(array, np.iinfo(array.dtype).max))
 
 
-def replaced(state: Any, path: Path, value: Any) -> Any:
+def replaced(state: Any, path: Path, value: object) -> Any:
     """Return the state with another value at one path; everything else is shared."""
     if not path:
         return value
@@ -109,7 +109,7 @@ def saved_state(make: Callable[[], Stateful], use: Callable[[Any], object]) -> A
 def check_refused_or_taken(
     make: Callable[[], Stateful],
     use: Callable[[Any], object],
-    state: Any,
+    state: Mapping[str, Any],
     what: str,
     *,
     may_fill: bool = False,
@@ -145,7 +145,7 @@ def check_refused_or_taken(
 def check_every_value(
     make: Callable[[], Stateful],
     use: Callable[[Any], object],
-    state: Any,
+    state: Mapping[str, Any],
     *,
     optional: Sequence[str] = (),
     harmless: Sequence[str] = (),

@@ -18,7 +18,7 @@ from ludus.active.scoring import log_probabilities
 from ludus.active.stream.wire import Message, WireError
 from ludus.config.base import ModelSection, StrictConfig
 from ludus.config.sections import validate
-from ludus.nn.model import CLASS_LOSSES, Model
+from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.store.local import LocalStorage
 from ludus.store.models import read_model, write_model
 
@@ -57,7 +57,7 @@ class Predictor:
             if _OWN.fullmatch(name) and name != f"update_{self.update}":
                 self._storage.remove(f"models/{name}")
 
-    def look(self, inputs: Any, targets_B: Tensor) -> Window:
+    def look(self, inputs: Inputs, targets_B: Tensor) -> Window:
         """Return the model's predictions and features of some examples."""
         model = self._model
         assert model is not None

@@ -41,7 +41,7 @@ def _retrain(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
     return {"name": name}, ()
 
 
-def retrain(config: Any, *, samples: Path, root: str, run: str, kept: str) -> str:
+def retrain(config: object, *, samples: Path, root: str, run: str, kept: str) -> str:
     """Start or resume the run of this name; save the weights; return the candidate's name."""
     assert isinstance(config, ActiveConfig)
     found = read_tensors(samples)

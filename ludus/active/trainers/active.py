@@ -95,7 +95,7 @@ class ActiveTrainer(BaseTrainer):
         first = model[0] if isinstance(model, list | tuple) and model else model
         return expand_active(training_config, train_loader, loss=getattr(first, "loss", None))
 
-    def set_model(self, model: Any) -> None:
+    def set_model(self, model: object) -> None:
         """Train this Model or torch network, or the best of a list of them.
 
         The name or index of a candidate selects it, with its initial weights: before a run, which then

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from ludus.arena.playing.parallel_env import AnyParallelEnv, ParallelEnvMaker, imported
 from ludus.config.base import Positive, StrictConfig
@@ -12,7 +12,7 @@ _VERSIONS = {"simple_speaker_listener": "v4"}
 """The versions of the tasks of mpe2, where it is not v3."""
 
 
-def _made(module: str, name: str, **options: Any) -> AnyParallelEnv:
+def _made(module: str, name: str, **options: object) -> AnyParallelEnv:
     found = imported(module, what=f"the env {name}", install="'ludus[arena]'")
     env: AnyParallelEnv = found.parallel_env(**options)
     return env

@@ -81,7 +81,7 @@ class ArenaEnv(EnvBase):
             device=self.device,
         )
 
-    def _of_agents(self, **specs: Any) -> Composite:
+    def _of_agents(self, **specs: object) -> Composite:
         B, A = self.environment.num_envs, len(self.environment.agent_names)
         own = Composite(**specs, shape=(B, A), device=self.device)
         return Composite(agents=own, shape=(B,), device=self.device)

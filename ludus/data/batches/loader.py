@@ -36,8 +36,8 @@ class LoaderBatches:
     the epoch to the position, which is exact only if it is deterministic, and that is reported.
     """
 
-    def __init__(self, loader: Any, *, seed: int, device: torch.device) -> None:
-        self._loader = loader
+    def __init__(self, loader: object, *, seed: int, device: torch.device) -> None:
+        self._loader: Any = loader
         self._seed = seed
         self._device = device
         self.epoch = -1

@@ -40,13 +40,13 @@ class _FromPosition(Sampler[int]):
 class SeededDataset(Dataset[Any]):
     """Gives every example the same random augmentation, whichever process loads it."""
 
-    def __init__(self, dataset: Any, seed: int, epoch: int) -> None:
+    def __init__(self, dataset: Dataset[Any], seed: int, epoch: int) -> None:
         self._dataset = dataset
         self._seed = seed
         self._epoch = epoch
 
     def __len__(self) -> int:
-        return len(self._dataset)
+        return len(self._dataset)  # type: ignore[arg-type]
 
     def __getitem__(self, index: int) -> Any:
         key = derive(self._seed, f"example/{self._epoch}", index)

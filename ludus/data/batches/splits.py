@@ -27,7 +27,7 @@ class Examples(Dataset[tuple[Tensor, ...]]):
     def __len__(self) -> int:
         return len(self.tensors[0])
 
-    def __getitem__(self, index: Any) -> tuple[Tensor, ...]:
+    def __getitem__(self, index: int | slice | Sequence[int] | Tensor) -> tuple[Tensor, ...]:
         return tuple(tensor[index] for tensor in self.tensors)
 
 

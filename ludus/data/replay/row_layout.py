@@ -13,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ludus.core.errors import ConfigError
@@ -68,7 +69,9 @@ class RowLayout:
         self.image_width = 2 * self.obs_width if self.has_images else 0
         """The number of bytes of a row of the uint8 ring; 0 if observations are float32."""
 
-    def split(self, rows_BW: Any, images: Any = None) -> Transitions:
+    def split(
+        self, rows_BW: Tensor | NDArray[Any], images: Tensor | NDArray[Any] | None = None
+    ) -> Transitions:
         """Return the columns of a batch as views of it: plain slicing, of tensors or NumPy arrays.
 
         `images` is the batch of the uint8 ring, if observations are uint8.
@@ -82,6 +85,7 @@ class RowLayout:
             )
         count = rows_BW.shape[0]
         if self.has_images:
+            assert images is not None
             obs, next_obs = images[:, : self.obs_width], images[:, self.obs_width :]
         else:
             obs, next_obs = rows_BW[:, self.obs], rows_BW[:, self.next_obs]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsInt
 
 import numpy as np
 import torch
@@ -120,7 +120,7 @@ class _HironakaEnv(gymnasium.Env[Any, np.int64]):
     def _let_the_host_begin(self) -> None:
         """Make the opponent's first move, where the opponent begins."""
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: SupportsInt) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Return the result of the learner's move and of the opponent's reply."""
         self._check_begun("step")
         try:

@@ -225,7 +225,7 @@ class CompiledMethod:
             return self._first(kinds, arguments, leaves)
         return graph(leaves)
 
-    def _first(self, kinds: tuple[Any, ...], arguments: tuple[Any, ...], leaves: Any) -> Any:
+    def _first(self, kinds: tuple[Any, ...], arguments: tuple[Any, ...], leaves: list[Any]) -> Any:
         """Call through torch's compiler, and record which compiled code ran."""
         from torch._dynamo.exc import TorchDynamoException
 
@@ -241,7 +241,9 @@ class CompiledMethod:
                 self._graphs[kinds] = graph
         return result
 
-    def _build(self, traced: Any, inputs: Any, **options: Any) -> Callable[..., Any]:
+    def _build(
+        self, traced: torch.fx.GraphModule, inputs: Sequence[Any], **options: object
+    ) -> Callable[..., Any]:
         """Compile a trace; its first inputs and outputs are kept for `_first`."""
         if (reason := _why_not_followed(inputs)) is not None:
             raise LudusError(reason)
@@ -261,10 +263,13 @@ class CompiledMethod:
         return remember
 
 
+_Called = tuple[Callable[..., Any], list[Any], Sequence[Any]]
+
+
 class _CompiledGraph:
     """Compiled code, its input tensors, and the positions of arguments and results among them."""
 
-    def __init__(self, called: Any, arguments: list[Any], result: Any) -> None:
+    def __init__(self, called: _Called, arguments: list[Any], result: object) -> None:
         self._run, self._inputs, outputs = called
         self._places = [
             (place, index)

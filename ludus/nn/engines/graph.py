@@ -176,7 +176,7 @@ class CapturedCode:
         if not any(nesting):
             return self._compiled
 
-        def of_leaves(*leaves: Any) -> Any:
+        def of_leaves(*leaves: object) -> Any:
             given = iter(leaves)
             return self._compiled(
                 *[next(given) if one is None else one[0](islice(given, one[1])) for one in nesting]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -38,7 +39,11 @@ class Listener(TorchFunctionMode):
         self.has_heard = False
 
     def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: Callable[..., Any],
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         self.has_heard = self.has_heard or func in _LEAVING
         return func(*args, **(kwargs or {}))
@@ -68,7 +73,11 @@ class Watcher(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+        self,
+        func: OpOverload,
+        types: object,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
         if func is torch.ops.aten._efficientzerotensor.default:
@@ -124,7 +133,7 @@ def _direct(call: Call) -> Call:
     return call
 
 
-def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+def _changing(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Return the call of an in-place operation, before it has run."""
     short = getattr(Tensor, func.overloadpacket.__name__, None)
     changed = _changed(func, args, kwargs)
@@ -141,7 +150,12 @@ def _changing(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
 
 def _filling(
-    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outs: list[Tensor], *, may_try: bool
+    func: OpOverload,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    outs: list[Tensor],
+    *,
+    may_try: bool,
 ) -> Call:
     """Return a call of an operation that overwrites the results of the first call.
 
@@ -165,7 +179,7 @@ def _filling(
     return compute
 
 
-def _out_variants(func: Any) -> Iterator[tuple[Callable[..., Any], str]]:
+def _out_variants(func: OpOverload) -> Iterator[tuple[Callable[..., Any], str]]:
     """Yield functions that may be equivalent to an operation, with the name of their output argument."""
     packet = func.overloadpacket
     if (short := getattr(torch, packet.__name__, None)) is not None:
@@ -190,7 +204,7 @@ def _comes_to(result: Tensor, compute: Callable[..., Any], where: str) -> bool:
     return is_kept and _is_same(out, result)
 
 
-def _is_drawn(func: Any) -> bool:
+def _is_drawn(func: OpOverload) -> bool:
     """Return whether an operation draws random numbers, so that it must not be tried out."""
     return torch.Tag.nondeterministic_seeded in func.tags
 
@@ -202,7 +216,7 @@ def _is_same(one: Tensor, other: Tensor) -> bool:
     return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
 
 
-def _changed(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+def _changed(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """Return the arguments that an operation changes in place."""
     found = []
     for index, argument in enumerate(func._schema.arguments):

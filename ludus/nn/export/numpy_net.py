@@ -14,13 +14,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 # A diverged network is reported by its trainer, not by every product with it.
 warnings.filterwarnings("ignore", category=RuntimeWarning, module=re.escape(__name__))
@@ -173,7 +173,7 @@ class NumpyMlp:
         return self._plans[shape]
 
 
-def numpy_steps(module: Any) -> list[NumpyStep] | None:
+def numpy_steps(module: nn.Module) -> list[NumpyStep] | None:
     """Return the steps of a torch module in eval mode, on arrays that share its memory.
 
     Supported are nn.Sequential of Linear, ReLU, Tanh, GELU, SiLU, LayerNorm, BatchNorm1d, Dropout, Flatten
@@ -192,20 +192,20 @@ def numpy_steps(module: Any) -> list[NumpyStep] | None:
         if parameter.device.type != "cpu" or str(parameter.dtype) != "torch.float32":
             return None
     # Compared by exact type: a subclass may compute something else.
-    kind = type(module)
+    kind, layer = type(module), cast(Any, module)
     if kind is nn.Linear:
-        return [Linear(_shared(module.weight), _shared_or_none(module.bias))]
-    if kind is nn.LayerNorm and len(module.normalized_shape) == 1:
-        weight, bias = _shared_or_none(module.weight), _shared_or_none(module.bias)
-        return [LayerNorm(weight, bias, float(module.eps))]
-    if kind is nn.BatchNorm1d and module.running_mean is not None:
-        moments = _shared(module.running_mean), _shared(module.running_var)
-        weight, bias = _shared_or_none(module.weight), _shared_or_none(module.bias)
-        return [BatchNorm(*moments, weight, bias, float(module.eps))]
+        return [Linear(_shared(layer.weight), _shared_or_none(layer.bias))]
+    if kind is nn.LayerNorm and len(layer.normalized_shape) == 1:
+        weight, bias = _shared_or_none(layer.weight), _shared_or_none(layer.bias)
+        return [LayerNorm(weight, bias, float(layer.eps))]
+    if kind is nn.BatchNorm1d and layer.running_mean is not None:
+        moments = _shared(layer.running_mean), _shared(layer.running_var)
+        weight, bias = _shared_or_none(layer.weight), _shared_or_none(layer.bias)
+        return [BatchNorm(*moments, weight, bias, float(layer.eps))]
     if kind is nn.GELU:
-        return [Gelu(by_tanh=module.approximate == "tanh")]
+        return [Gelu(by_tanh=layer.approximate == "tanh")]
     if kind in (nn.Identity, nn.Dropout) or (
-        kind is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
+        kind is nn.Flatten and (layer.start_dim, layer.end_dim) == (1, -1)
     ):
         return []
     simple: dict[type[Any], NumpyStep] = {nn.ReLU: Relu(), nn.Tanh: Tanh(), nn.SiLU: Silu()}

@@ -75,7 +75,7 @@ class HuggingFace(nn.Module):
             network = with_lora(network, adapter)
         self.network: nn.Module = network
 
-    def forward(self, **inputs: Any) -> Any:
+    def forward(self, **inputs: object) -> Any:
         """Return the model's output: an object with `logits` and, if `labels` are given, `loss`."""
         return self.network(**inputs)
 

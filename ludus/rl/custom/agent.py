@@ -45,9 +45,9 @@ class AgentAdapter:
     normaliser = None
     engine_notes = ()
 
-    def __init__(self, own: Any, spec: EnvSpec, *, max_skips: int) -> None:
+    def __init__(self, own: CustomAgent, spec: EnvSpec, *, max_skips: int) -> None:
         check_agent(own)
-        self.own = own
+        self.own: Any = own
         self.is_training = True
         sample = "sample" if hasattr(own, "sample") else "act"
         greedy = "act_greedy" if hasattr(own, "act_greedy") else sample
@@ -77,7 +77,7 @@ class AgentAdapter:
         """Return the actions unchanged: they are in the env's units already."""
         return actions
 
-    def opt(self, buffer: Any) -> bool:
+    def opt(self, buffer: object) -> bool:
         """Call the agent's `opt`; return whether it learned. LudusError if it never stops skipping."""
         record = self.own.opt(buffer)
         if record is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 from torch import Tensor
@@ -14,6 +14,7 @@ from ludus.config.registry import find
 from ludus.config.sections import StrictConfig
 from ludus.core.errors import ConfigError
 from ludus.core.run import Run
+from ludus.core.services import EvaluatorBeside, EvaluatorHere
 from ludus.envs.spaces import EnvSpec
 from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.divergence import DivergenceGuard
@@ -25,6 +26,7 @@ from ludus.rl.config import AgentEvaluationConfig, RLConfig
 from ludus.rl.evaluation.env import check_same_spaces
 from ludus.rl.evaluation.evaluator import (
     HELD_OUT,
+    Acts,
     EpisodeEvaluator,
     EvaluationTask,
     evaluating,
@@ -40,6 +42,13 @@ _NOT_REBUILT = {
 """Keys in which an AsyncEvaluator's config may differ: they do not affect how the agent acts."""
 
 
+class Judged(Acts, Protocol):
+    """An agent whose weights can be kept: one of ludus, or the adapter of a script's."""
+
+    def weights(self) -> Mapping[str, Tensor]:
+        """Return the weights it acts by."""
+
+
 class Evaluations:
     """Evaluates an agent and passes the outcome to the judge.
 
@@ -52,7 +61,7 @@ class Evaluations:
         config: RLConfig,
         judge: Judge,
         run: Run,
-        given: Any,
+        given: EvaluatorHere | EvaluatorBeside | None,
         *,
         tell: Callable[[str], None],
     ) -> None:
@@ -68,7 +77,7 @@ class Evaluations:
         self._is_interrupted = is_interrupted
         self.own = EpisodeEvaluator(EvaluationTask.of(config), is_interrupted=is_interrupted)
         """The evaluator of the episodes in the config."""
-        self.evaluator = self.own if given is None else given
+        self.evaluator: Any = self.own if given is None else given
         self.async_evaluator: AsyncEvaluator | None = None
         """Its asynchronous counterpart in a separate process, if the config or the script sets one."""
         if isinstance(given, AsyncEvaluator):
@@ -96,7 +105,7 @@ class Evaluations:
         if self.async_evaluator is not None and (is_given or not _is_built_in(config)):
             self.async_evaluator.check()
 
-    def held_out(self, agent: Any, *, episodes: int | None, seed: int | None) -> dict[str, float]:
+    def held_out(self, agent: Acts, *, episodes: int | None, seed: int | None) -> dict[str, float]:
         """Return an agent's metrics on held-out episodes, used neither for training nor for selection."""
         task = self.own.task
         task = dataclasses.replace(
@@ -114,7 +123,7 @@ class Evaluations:
                 metrics[f"{prefix}/return_se"] = standard_error(played)
         return {**metrics, "eval/episodes": float(task.num_episodes)}
 
-    def evaluate(self, run: Run, agent: Any) -> Mapping[str, Any]:
+    def evaluate(self, run: Run, agent: Judged) -> Mapping[str, Any]:
         """Evaluate the agent now and judge the outcome; return the metrics."""
         # Some networks update a buffer in every forward pass; evaluation must not change them.
         with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
@@ -128,7 +137,7 @@ class Evaluations:
         plays = isinstance(getattr(self.evaluator, "scorer", self.evaluator), EpisodeEvaluator)
         return agent if plays else getattr(agent, "own", agent)
 
-    def launch(self, run: Run, agent: Any) -> None:
+    def launch(self, run: Run, agent: Judged) -> None:
         """Judge the pending evaluation and launch the next."""
         assert self.async_evaluator is not None
         self.settle(run)

@@ -140,10 +140,10 @@ class EpisodeEvaluator:
         task = self.task
         return EvaluationEnv(env, seed=task.seed, stream=task.stream, title=env_name(section))
 
-    def _choosing(self, policy: Any) -> Callable[[NDArray[Any], Any], NDArray[Any]]:
+    def _choosing(self, policy: Acts) -> Callable[[NDArray[Any], Any], NDArray[Any]]:
         """Return the function that chooses actions, greedy or sampled."""
         if self.task.actions == "greedy":
-            return policy.act_greedy  # type: ignore[no-any-return]
+            return policy.act_greedy
         if not hasattr(policy, "act_sampled"):
             raise LudusError(
                 f"{type(policy).__name__} has no act_sampled(obs, masks, generator), which"

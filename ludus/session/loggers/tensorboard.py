@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -11,6 +11,9 @@ from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.session.record import Record
 from ludus.store.storage import Growing, Storage
+
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.event_pb2 import Event
 
 _FILE = "events/events.out.tfevents.0.ludus"
 
@@ -57,7 +60,7 @@ class TensorBoard:
         summary = self._summary(value=values)
         self._write(self._event(wall_time=time.time(), step=record.step, summary=summary))
 
-    def _write(self, event: Any) -> None:
+    def _write(self, event: Event) -> None:
         self._records.write(event.SerializeToString())
         self._records.flush()
 
