@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from ludus.config import strict_yaml
 from ludus.config.base import current
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.run import Run
 from ludus.core.services import CHANGED as CHANGED, Files
 from ludus.store.directory import events, last_ending
 from ludus.store.storage import Storage
@@ -86,6 +87,21 @@ def data_of(text: str) -> dict[str, Any]:
 def has_begun(files: Files | None) -> bool:
     """Return whether these are the files of an existing run."""
     return files is not None and files.exists("run.json")
+
+
+class EngineOptions(TypedDict):
+    """What a choice of engine depends on, besides the update and the config."""
+
+    has_begun: bool
+    tell: Callable[[str], None]
+
+
+def engine_options(run: Run) -> EngineOptions:
+    """Return whether the run has begun, and what tells it what an engine finds out later."""
+    return {
+        "has_begun": has_begun(run.files),
+        "tell": lambda note: run.tell(note, event="engine"),
+    }
 
 
 def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None = None) -> Any:

@@ -16,7 +16,7 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
-from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
+from ludus.nn.engines.choice import Subject
 from ludus.nn.engines.gate import is_plain
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.groups import Group
@@ -25,8 +25,6 @@ from ludus.nn.optimizer import OptimizerConfig
 from ludus.nn.update import Update
 
 Forward = Callable[..., Any]
-_WORTH_COMPILING = 4_000_000
-"""The number of rows in all updates from which the minute or more of compiling pays."""
 
 
 class Learned(nn.Module):
@@ -144,6 +142,9 @@ class GradientUpdate(Update):
 class ArenaUpdate(GradientUpdate):
     """The gradient step on a minibatch, by the loss module; its state is that of agents and loss module."""
 
+    worth_compiling = 4_000_000
+    """The number of rows in all updates from which the minute or more of compiling pays."""
+
     def __init__(
         self,
         learned: Learned,
@@ -169,25 +170,20 @@ class ArenaUpdate(GradientUpdate):
             terms=learned.terms,
         )
 
-    def choose_engine(
-        self, key: EngineKey, *, num_rows: int, has_begun: bool, tell: Callable[[str], None]
-    ) -> EngineName:
-        """Choose the engine, and return its name; `num_rows` is the number of rows in all updates."""
-        learned = self.learned
-        # Attributes that TorchRL's own modules set on themselves do not affect the result.
-        self.plain_state = PlainState(learned, known=("torchrl", "tensordict"))
+    def is_worth_compiling(self, length: int) -> bool:
+        """Return whether so many rows in all updates are enough, and the objective surely compiles."""
         # Read from the class itself: a subclass may not compile.
-        compiles = vars(type(learned.objective)).get("compiles", False)
-        surely_compiles = compiles and is_plain([learned.agents])
-        chosen = choose_engine(
-            key,
-            Subject(self.update, learned.objective, [learned.agents], self.device, lambda: None),
-            is_long=surely_compiles and num_rows >= _WORTH_COMPILING,
-            has_begun=has_begun,
-            tell=tell,
-        )
-        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
-        return chosen.engine
+        compiles = vars(type(self.learned.objective)).get("compiles", False)
+        return compiles and is_plain([self.learned.agents]) and super().is_worth_compiling(length)
+
+    def subject(self) -> Subject:
+        """Return the update; the objective decides what it computes, on the agents."""
+        learned = self.learned
+        return super().subject()._replace(owner=learned.objective, modules=[learned.agents])
+
+    def note_plain_state(self) -> None:
+        """Note the plain attributes; what TorchRL's modules set on themselves does not affect the result."""
+        self.plain_state = PlainState(self.learned, known=("torchrl", "tensordict"))
 
     def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> Any:

@@ -24,7 +24,7 @@ from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
-from ludus.session.begun import begin, has_begun, in_whole
+from ludus.session.begun import begin, engine_options, in_whole
 from ludus.session.reports import Reports
 from ludus.show.progress import IterationContext, attach_progress_bar
 
@@ -85,11 +85,7 @@ class SoloAgentTrainer(TensorDictTrainer):
             rates=self.agents.rates(),
         )
         self.learner = self.update.learner
-        engine = self.update.choose(
-            config.engine,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
+        engine = self.update.choose(config.engine, **engine_options(self.run))
         self.config = config.replace(engine=engine)
         self.judge = _judge(config, names)
         self._reports = Reports(

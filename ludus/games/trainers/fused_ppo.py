@@ -44,14 +44,12 @@ from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
 from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.seeds import GlobalRandom, derive, forked
-from ludus.session.begun import begin, has_begun
+from ludus.session.begun import begin, engine_options
 from ludus.session.device import resolve_device
 from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
 
 GUARD = DivergenceGuard(remedy="lower reward_scale")
-# The number of updates from which compiling pays.
-_WORTH_COMPILING = 150_000
 
 
 @register_trainer("fused_ppo")
@@ -134,13 +132,7 @@ class PPOTrainer(Trainer):
 
     def _choose_engine(self) -> None:
         config, ppo = self.config, self.ppo
-        engine = ppo.choose(
-            config.engine,
-            ppo.example,
-            is_long=config.run_opts >= _WORTH_COMPILING,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
+        engine = ppo.choose(config.engine, config.run_opts, **engine_options(self.run))
         self.config = config.replace(engine=engine)
         self._by_kernels, self._rounds_are_made = None, ""
         if config.fused:
