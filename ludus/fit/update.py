@@ -165,10 +165,11 @@ class ModelUpdate(Update):
         return loss, *self.more.of(result)
 
     def update(
-        self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
+        self, batch: object, rate: Tensor, grad_scale: Tensor | None, batch_idx: int = 0
     ) -> tuple[Tensor, ...]:
         """Take a step with its last batch; return its loss, the gradient norm and further metrics."""
-        loss, norm, result = self.learner.step(_loss_fn(batch, batch_idx), rate, share=share)
+        loss_fn = _loss_fn(batch, batch_idx)
+        loss, norm, result = self.learner.step(loss_fn, rate, grad_scale=grad_scale)
         self._count(loss, result, batch)
         return loss, norm, *self.more.of(result)
 
@@ -217,10 +218,9 @@ class ModelUpdate(Update):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights and the optimizer, which are parts of their own."""
-        flat = self.flat
         return {
             **self.learner.step_state(),
-            "gradient": flat.gradients_by_name() if self.num_gathered else None,
+            "gradient": self.flat.gradients_by_name() if self.num_gathered else None,
             "num_gathered": self.num_gathered,
             "totals": self.totals,
             "num_examples": self.num_counted,
