@@ -18,7 +18,7 @@ from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.libraries import TensorDict, TensorDictBase
-from ludus.arena.plan import after_an_iteration, make_plan
+from ludus.arena.plan import make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of, sampled
@@ -174,9 +174,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
 
     def _after_an_iteration(self) -> tuple[Stage, ...]:
         work = self._reports
-        return after_an_iteration(
-            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
-        )
+        return self.config.follow_ups(evaluate=work.evaluate, record=work.record, save=work.save)
 
     def _build_train_context(self, stack: ExitStack) -> None:
         """Enable gradients; an update sets the mode of the agents itself, and rollouts have none."""

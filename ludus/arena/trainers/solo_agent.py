@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ludus.arena.learning.weights import AgentWeights, of_agents
-from ludus.arena.plan import after_an_iteration
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.arena.solo.students import SoloUpdate, Students, passes_over
 from ludus.arena.trainer import TensorDictTrainer
@@ -104,9 +103,7 @@ class SoloAgentTrainer(TensorDictTrainer):
         is_own = type(self)._run_train_loop is not SoloAgentTrainer._run_train_loop
         step = Stage(name="train_step", work=self._train_step)
         work = self._reports
-        then = after_an_iteration(
-            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
-        )
+        then = self.config.follow_ups(evaluate=work.evaluate, record=work.record, save=work.save)
         iteration = Repeat(
             name="iteration",
             times=self.config.max_iterations,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -37,14 +38,14 @@ from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.pending_rollout import make_pending
 from ludus.games.ppo.plan import as_fused, make_plan
 from ludus.games.ppo.shuffle import minibatch_order
-from ludus.games.rounds import after_a_round, refuse_evaluator
+from ludus.games.rounds import refuse_evaluator
 from ludus.games.speed import TrainingClock
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
 from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.seeds import GlobalRandom, derive, forked
-from ludus.session.begun import begin, engine_options
+from ludus.session.begun import begin, engine_options, in_whole
 from ludus.session.device import resolve_device
 from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
@@ -80,9 +81,8 @@ class PPOTrainer(Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, network and evaluation from the config."""
-        self.config, self.notes = begin(
-            self.config, self.run.files, max_steps, FusedPpoConfig.with_length
-        )
+        shorten = partial(in_whole, unit="round", opts_each=self.config.opts_a_round)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
         config = self.config
         self.device = resolve_device(config.settings.device)
         self.fused_game = game = make_game(config.game)
@@ -151,11 +151,8 @@ class PPOTrainer(Trainer):
             estimate=self._estimate,
             train_step=self._train_step,
             iterate=self._clock.syncs.counting(self._iterate),
-            then=after_a_round(
-                self.config,
-                evaluate=self._evaluate,
-                record=self._reports.record,
-                save=self._reports.save,
+            then=self.config.follow_ups(
+                evaluate=self._evaluate, record=self._reports.record, save=self._reports.save
             ),
             finish=self._reports.finish,
             is_fused=is_fused,
