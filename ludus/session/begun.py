@@ -11,12 +11,11 @@ from ludus.config.base import current
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.run import Run
 from ludus.core.services import CHANGED as CHANGED, Files
-from ludus.store.directory import events, last_ending
+from ludus.store.directory import events, last_ending, value_at
 from ludus.store.storage import Storage
 
 _DECIDED = ("engine", "memory_format")
 """Keys that may be `auto`; the choice is fixed when the run begins."""
-_NOTHING = object()
 C = TypeVar("C", bound=Any)
 
 
@@ -122,7 +121,7 @@ def as_begun(config: Any, files: Files | Begun | None, notes: list[str] | None =
     kept = {
         path: value
         for path, value in begun.turned_off().items()
-        if _value(begun.config, path) == value != _value(now, path)
+        if value_at(begun.config, path) == value != value_at(now, path)
     }
     if notes is not None:
         notes += [
@@ -161,15 +160,6 @@ class Begun:
             return {}
         counters: Mapping[str, int] = ending.get("counters", {})
         return counters if ending.get("event") == "finished" else {}
-
-
-def _value(data: Any, path: str) -> object:
-    """Return the value at a dotted path in nested mappings; `_NOTHING` if there is none."""
-    for key in path.split("."):
-        if not isinstance(data, Mapping) or key not in data:
-            return _NOTHING
-        data = data[key]
-    return data
 
 
 def _begun_config(files: Files | None) -> Mapping[str, Any]:
