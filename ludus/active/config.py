@@ -10,11 +10,16 @@ from pydantic import Field
 from ludus.active.oracle import OracleSection
 from ludus.active.selection.scores import Selection
 from ludus.active.strategy import StrategySection, strategy_problems
-from ludus.config.base import Count, ModelSection, Positive, PositiveFloat, StrictConfig
+from ludus.config.base import (
+    Count,
+    ModelSection,
+    Positive,
+    PositiveFloat,
+    PositiveShare,
+    StrictConfig,
+)
 from ludus.nn.model import CLASS_LOSSES, FROM_MODEL
 from ludus.supervised.config import SupervisedConfig
-
-Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class CandidateConfig(StrictConfig):
@@ -33,9 +38,9 @@ class StoppingConfig(StrictConfig):
 
     max_labels: Positive | None
     """The label budget: stop after this many labels in total; null for no budget."""
-    target_accuracy: Share | None
+    target_accuracy: PositiveShare | None
     """Stop once the accuracy on the validation data reaches this; null for no such target."""
-    stable_share: Share | None
+    stable_share: PositiveShare | None
     """Stop once this share of the pool has the same prediction as in the round before; null: off."""
     stable_rounds: Positive
     """The number of consecutive rounds required for it; 1 where `stable_share` is null."""

@@ -11,11 +11,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ludus.config.base import Share
+
 ASKED, RANKING, CURVE = "asked/round-{:04d}.json", "ranking.json", "calibration_{}.json"
 
 Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
-Share = Annotated[float, Field(ge=0, le=1)]
 # The source of an image may contain nothing but base64.
 Picture = Annotated[str, Field(pattern=r"^[A-Za-z0-9+/]+=*$", max_length=1 << 16)]
 

@@ -18,6 +18,7 @@ from ludus.arena.agents.agent import AgentParameters, AgentSection
 from ludus.arena.protocol import ProtocolHandler, ProtocolSection
 from ludus.arena.scenario import Scenario, ScenarioSection
 from ludus.config.base import PositiveFloat, Settings, StrictConfig, TrainerConfig
+from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.overrides import override
 from ludus.config.registry import find
@@ -40,8 +41,12 @@ class JudgingParameters(EvaluationConfig):
     """Stop as soon as the score reaches this; null: never."""
 
 
-class ExperimentParameters(TrainerConfig):
+class ExperimentParameters(CountedConfig):
     """The parameters of every trainer of the arena."""
+
+    unit = "iteration"
+    tensors = "data and episodes"
+    records_last = True
 
     scenario: ScenarioSection
     """The scenario: the data that the agents speak about."""
@@ -68,7 +73,7 @@ class ExperimentParameters(TrainerConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield problems that involve several keys."""
-        yield from unused_settings(self.settings)
+        yield from self.problems_of_settings()
         # Agents are held in a ModuleDict, so that weights are named by agent.
         taken = nn.ModuleDict()
         for name in self.agents:
@@ -168,17 +173,3 @@ def _is_still(section: AgentParameters) -> bool:
     """Return whether the factors of all parts of an agent are 0."""
     factors = getattr(section, "learning_rate_factors", None)
     return factors is not None and not any(factors.model_dump().values())
-
-
-def unused_settings(settings: Settings) -> Iterator[str]:
-    """Yield each setting that would have no effect."""
-    if settings.workers:
-        yield (
-            f"'settings.workers' is {settings.workers}, but data and episodes are tensors of this process;"
-            " set it to 0"
-        )
-    if settings.checkpoint.every_epochs:
-        yield (
-            f"'settings.checkpoint.every_epochs' is {settings.checkpoint.every_epochs}, but a run counted in"
-            " iterations counts no epochs; set it to 0, and use every_opt_steps"
-        )

@@ -5,26 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ludus.arena.rl_config import RlHyperParameters
-from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.core import Repeat, Stage
-from ludus.core.intervals import Work, follow_ups
-
-
-def after_an_iteration(
-    config: RlHyperParameters | SoloHyperParameters, *, evaluate: Work, record: Work, keep: Work
-) -> tuple[Stage, ...]:
-    """Return the stages that follow an iteration, each at its interval of the config."""
-    return follow_ups(
-        "iteration",
-        config.max_iterations,
-        evaluate_every=config.evaluate_every_iterations,
-        log_every=config.log_every_iterations,
-        keep_every=config.keep_every_iterations,
-        evaluate=evaluate,
-        record=record,
-        keep=keep,
-        records_last=True,
-    )
+from ludus.core.intervals import Work
 
 
 def make_plan(

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from ludus.arena.agents.agent import AgentParameters
 from ludus.arena.analyser import AnalyserSection
 from ludus.arena.config import HyperParameters, JudgingParameters, SubParameters
-from ludus.config.base import Count, Positive
+from ludus.config.base import Count, Positive, Share
 from ludus.config.minibatches import undivided
 from ludus.config.sections import kind_of
-from ludus.core.intervals import never_reached
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import too_long
-
-Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class EvaluationParameters(JudgingParameters):
@@ -128,9 +125,7 @@ class RlHyperParameters(HyperParameters):
         yield from before
         if before or list(self.scenario.problems()):
             return
-        yield from self.evaluation.unused(
-            "evaluate_every_iterations", self.evaluate_every_iterations
-        )
+        yield from self.problems_of_evaluation()
         yield from self._problems_of_pieces()
         yield from self._problems_of_values()
         yield from self._problems_of_turns()
@@ -146,8 +141,7 @@ class RlHyperParameters(HyperParameters):
             self.run_opts,
             "optimisation steps",
         )
-        for key in self.unreached():
-            yield never_reached(key, getattr(self, key), "'max_iterations'", self.max_iterations)
+        yield from self.problems_of_intervals()
 
     def _problems_of_analysers(self) -> Iterator[str]:
         kinds = [kind_of(section) for section in self.analysers]
@@ -197,11 +191,6 @@ class RlHyperParameters(HyperParameters):
             product, of = "rollouts x rounds, or steps", "an iteration"
             keys = {"key": "rl.minibatch_size", "of": of}
             yield undivided(rl.minibatch_size, count, "steps", product, **keys)
-
-    def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never reaches, with the value that means never."""
-        keys = ("log_every_iterations", "keep_every_iterations")
-        return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
 
     @property
     def frames_per_batch(self) -> int:

@@ -18,7 +18,7 @@ from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.update import ArenaUpdate, Learned
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.libraries import TensorDict, TensorDictBase
-from ludus.arena.plan import after_an_iteration, make_plan
+from ludus.arena.plan import make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
 from ludus.arena.playing.environment import Environment
 from ludus.arena.playing.rollout import roll_out, rows_of, sampled
@@ -35,7 +35,7 @@ from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule
 from ludus.nn.swapped_weights import SIDE_EFFECTS, restored, swapped_weights
 from ludus.seeds import derive, forked, generator
-from ludus.session.begun import begin, has_begun, in_whole
+from ludus.session.begun import begin, engine_options, in_whole
 from ludus.session.reports import Reports
 from ludus.show.progress import IterationContext, attach_progress_bar
 
@@ -103,12 +103,8 @@ class TensorDictRlTrainer(TensorDictTrainer):
         self.num_train_steps = config.run_opts
         self._minibatches = MinibatchOrder(self._shuffled, config.rl.minibatch_size)
         self._num_minibatches = config.frames_per_batch // config.rl.minibatch_size
-        engine = self.update.choose_engine(
-            config.engine,
-            num_rows=config.run_opts * config.rl.minibatch_size,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
+        num_rows = config.run_opts * config.rl.minibatch_size
+        engine = self.update.choose(config.engine, num_rows, **engine_options(self.run))
         self.config = config.replace(engine=engine)
         self.pretraining = make_pretraining(self.config, self.scenario_instance)
         self._reports = Reports(
@@ -178,9 +174,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
 
     def _after_an_iteration(self) -> tuple[Stage, ...]:
         work = self._reports
-        return after_an_iteration(
-            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
-        )
+        return self.config.follow_ups(evaluate=work.evaluate, record=work.record, save=work.save)
 
     def _build_train_context(self, stack: ExitStack) -> None:
         """Enable gradients; an update sets the mode of the agents itself, and rollouts have none."""

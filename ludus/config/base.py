@@ -56,6 +56,10 @@ NonNegativeFloat = Annotated[float, Field(ge=0)]
 """A number of 0 or more."""
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 """A number of 0 or more, below 1."""
+Share = Annotated[float, Field(ge=0, le=1)]
+"""A number from 0 to 1."""
+PositiveShare = Annotated[float, Field(gt=0, le=1)]
+"""A number above 0, up to 1."""
 
 
 class CheckpointSettings(StrictConfig):

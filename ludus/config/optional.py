@@ -7,7 +7,7 @@ from typing import Any
 
 from ludus.core.errors import ConfigError
 
-_PACKAGES = {"PIL": "Pillow"}
+_PACKAGES = {"PIL": "Pillow", "sklearn": "scikit-learn"}
 """Import names that differ from the package names."""
 
 

@@ -13,8 +13,6 @@ from ludus.core.errors import LudusError
 from ludus.core.records import as_line
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from torch import Tensor
 
     from ludus.core.run import Run
@@ -120,13 +118,7 @@ class DisplayProtocol(Protocol):
     def is_open(self) -> bool: ...
     def message(self, text: str) -> None: ...
     def __enter__(self) -> object: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None: ...
+    def __exit__(self, *error: object) -> None: ...
 
 
 class EvaluatorHere(Protocol):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import inspect
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,19 +14,10 @@ from ludus.data.batches.memory import Batches
 from ludus.fit.config import FitConfig
 from ludus.fit.preflight import first_batch
 from ludus.fit.update import ModelUpdate, StepModule
-from ludus.nn.engines.choice import (
-    Chosen,
-    EngineKey,
-    EngineName,
-    Subject,
-    Tell,
-    choose_engine,
-    eager_executor,
-)
+from ludus.nn.engines.choice import Chosen, EngineKey, EngineName, Tell, eager_executor
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.network import Plan, choose_call
 from ludus.nn.engines.trial import Trial
-from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.memory_format import MemoryFormat, choose_format
@@ -37,8 +27,6 @@ from ludus.nn.recompute import WHY_EAGER, Recomputed
 from ludus.nn.schedules import Schedule
 from ludus.nn.torch_optimizer import Make, TorchOptimizer
 
-# Below this many steps compiling takes longer than the compiled update saves.
-_WORTH_COMPILING = 200_000
 _LARGE = 1 << 22
 """From this many weights on, adding and clearing all gradients costs more than kernel launches."""
 
@@ -87,67 +75,40 @@ def make_update(
     )
     step = StepModule(model, memory_format, Recomputed(module, segments) if segments else None)
     learner = _make_learner(config, model, step, highest_rate=schedule.highest, given=given)
-    update = ModelUpdate(model, learner, accumulate=config.accumulate)
+    update = ModelUpdate(
+        model, learner, accumulate=config.accumulate, first_batch=lambda: first_batch(data)
+    )
+    update.why_eager = WHY_EAGER if config.gradient_checkpointing else None
     if config.engine in ("auto", "compiled") and why_not_repeatable(model, [module]):
         plan = Plan(step, device, run_steps * config.accumulate, lambda: trial(step))
-        chosen = _choose_call(config, plan, update, has_begun=has_begun, tell=tell_or_keep)
+        engine = _choose_call(config, plan, update, has_begun=has_begun, tell=tell_or_keep)
     else:
-        is_long = run_steps >= _WORTH_COMPILING
-        chosen = _choose_engine(
-            config, update, data, is_long, has_begun=has_begun, tell=tell_or_keep
-        )
-    update.engine_notes, on_note = [*early, *notes, *chosen.notes], tell
-    update.plain_state = PlainState(model, module, layers=module)
-    return Made(update, chosen.engine, memory_format)
-
-
-def _choose_engine(
-    config: FitConfig,
-    update: ModelUpdate,
-    data: Batches,
-    is_long: bool,
-    *,
-    has_begun: bool,
-    tell: Tell,
-) -> Chosen:
-    """Choose the engine for the whole update of a network that is known to be deterministic."""
-
-    def example() -> Sequence[object] | None:
-        batch = first_batch(data)
-        return None if batch is None else update.example_inputs(batch)
-
-    model, device = update.model, update.device
-    why_eager = WHY_EAGER if config.gradient_checkpointing else None
-    subject = Subject(
-        update.update, model, [model.module], device, example, others=[model], why_eager=why_eager
-    )
-    wanted, notes = config.engine, list[str]()
-    if isinstance(update.optimizer, TorchOptimizer):
-        wanted, notes = "eager", _called(config.engine, update.optimizer.name, device)
-    chosen = choose_engine(wanted, subject, is_long=is_long, has_begun=has_begun, tell=tell)
-    if chosen.used == "compiled" and (inputs := example()) is not None:
-        update.more.find(model, inputs[0])
-    update.execute_by(chosen)
-    return chosen._replace(notes=[*notes, *chosen.notes])
+        wanted: EngineKey = config.engine
+        if isinstance(learner.optimizer, TorchOptimizer):
+            wanted, more = "eager", _called(config.engine, learner.optimizer.name, device)
+            notes += more
+        engine = update.choose(wanted, run_steps, has_begun=has_begun, tell=tell_or_keep)
+    update.engine_notes, on_note = [*early, *notes, *update.engine_notes], tell
+    return Made(update, engine, memory_format)
 
 
 def _choose_call(
     config: FitConfig, plan: Plan, update: ModelUpdate, *, has_begun: bool, tell: Tell
-) -> Chosen:
+) -> EngineName:
     """Compile the network and its loss if that pays, for a network not known to be deterministic."""
     model = update.model
     why_not = "its training_step uses batch_idx" if uses_batch_index(model) else None
-    plan = plan._replace(why_not=WHY_EAGER if config.gradient_checkpointing else why_not)
-    call, notes = choose_call(config.engine, plan, has_begun=has_begun, tell=tell)
-    engine: EngineName = "eager" if call is None else "compiled"
+    plan = plan._replace(why_not=update.why_eager or why_not)
+    call, update.engine_notes = choose_call(config.engine, plan, has_begun=has_begun, tell=tell)
+    update.execute_by(Chosen("eager", eager_executor([model.module]), "eager", []))
+    update.note_plain_state()
     if call is None:
         quick = "captured as a CUDA graph" if plan.device.type == "cuda" else "taped"
-        notes.append(f"the update is not {quick}: {why_not_repeatable(model, [model.module])}")
-    chosen = Chosen(engine, eager_executor([model.module]), engine, notes)
-    update.execute_by(chosen)
-    if call is not None:
-        update.call_network(call)
-    return chosen
+        why = why_not_repeatable(model, [model.module])
+        update.engine_notes.append(f"the update is not {quick}: {why}")
+        return "eager"
+    update.call_network(call)
+    return "compiled"
 
 
 def _keeps_gradients(config: FitConfig, model: Model, given: Make | None) -> bool:

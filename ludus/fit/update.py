@@ -14,9 +14,10 @@ from ludus.core.errors import LudusError
 from ludus.fit.more_metrics import MORE, MoreMetrics
 from ludus.nn.ema import TOTAL, without_total
 from ludus.nn.engines.batches import OnBatches
-from ludus.nn.engines.choice import Chosen
+from ludus.nn.engines.choice import Chosen, Subject
 from ludus.nn.engines.guarded import GuardedCall
 from ludus.nn.engines.module_guard import Executed
+from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.flat import Vectors, copy_all
 from ludus.nn.learner import Forward, Learner
 from ludus.nn.memory_format import MemoryFormat, with_channels_last
@@ -63,10 +64,19 @@ class ModelUpdate(Update):
     """
 
     names_weights = True  # in weights.jsonl, where other updates are named by their learner
+    worth_compiling = 200_000
 
-    def __init__(self, model: Model, learner: Learner, *, accumulate: int) -> None:
-        """The learner calls a StepModule of the model; `accumulate` is the number of batches of a step."""
-        self.model = model
+    def __init__(
+        self,
+        model: Model,
+        learner: Learner,
+        *,
+        accumulate: int,
+        first_batch: Callable[[], object] = lambda: None,
+    ) -> None:
+        """The learner calls a StepModule of the model; `accumulate` is the number of batches of a step, and
+        `first_batch` returns an example of them, or None."""
+        self.model, self._first_batch = model, first_batch
         # Loss times examples, correct predictions, examples with a prediction.
         super().__init__(learner, ("loss", "correct", "answered"))
         self._accumulate = accumulate
@@ -85,6 +95,8 @@ class ModelUpdate(Update):
 
     def execute_by(self, chosen: Chosen) -> None:
         """Execute `accumulate` and `update` by an engine from now on."""
+        if chosen.used == "compiled" and (inputs := self.example_inputs()) is not None:
+            self.more.find(self.model, inputs[0])
         self._is_eager = self._is_called = chosen.is_eager
         by = chosen.by
         if chosen.used in ("tape", "graph"):
@@ -104,15 +116,27 @@ class ModelUpdate(Update):
 
     def begin_mean(self) -> None:
         """Reset the averaged weights, if any, to the current weights."""
-        if self.learner.ema is not None:
-            copy_all(self.learner.ema.vectors, self.flat.vectors)
+        if (ema := self.learner.ema) is not None:
+            copy_all(ema.vectors, self.flat.vectors)
         self.optimizer.begin_mean()
 
-    def example_inputs(self, batch: object) -> tuple[object, ...]:
-        """Return inputs of `update`: the batch, the rate and, with accumulation, 1 / batches of a step."""
+    def subject(self) -> Subject:
+        """Return the update; the model decides what it computes."""
+        return super().subject()._replace(owner=self.model, others=[self.model])
+
+    def note_plain_state(self) -> None:
+        """Note the plain attributes of the model and its network, and the settings of torch's layers."""
+        self.plain_state = PlainState(self.model, self.model.module, layers=self.model.module)
+
+    def example_inputs(self) -> tuple[object, ...] | None:
+        """Return inputs of `update`: a batch, the rate and, with accumulation, 1 / batches of a step."""
+        batch = self._first_batch()
+        return None if batch is None else (batch, *self._rate_and_scale(0.0, 1))
+
+    def _rate_and_scale(self, learning_rate: float, num_batches: int) -> tuple[Tensor | None, ...]:
         if self._accumulate == 1:
-            return batch, *self.scalars(0.0), None
-        return batch, *self.scalars(0.0, 1.0)
+            return *self.scalars(learning_rate), None
+        return self.scalars(learning_rate, 1 / num_batches)
 
     def step(
         self, batch: object, batch_idx: int, *, learning_rate: float, is_last: bool
@@ -126,18 +150,13 @@ class ModelUpdate(Update):
         if self.num_gathered < self._accumulate and not is_last:
             loss, *more = self._execute_accumulate(batch, *index)
             return {"train/loss": loss, **self.more.take(more, count)}
-        if self._accumulate == 1:
-            found = self.execute(batch, *self.scalars(learning_rate), None, *index)
-        else:
-            numbers = self.scalars(learning_rate, 1 / self.num_gathered)
-            found = self.execute(batch, *numbers, *index)
+        numbers = self._rate_and_scale(learning_rate, self.num_gathered)
+        found = self.execute(batch, *numbers, *index)
         self.num_gathered = 0
         metrics = {"train/loss": found[0]}
         if self._shows_norm:
             metrics["train/grad_norm"] = found[1]
-        if len(found) > 2:
-            metrics |= self.more.take(found[2:], count)
-        return metrics
+        return metrics | self.more.take(found[2:], count) if len(found) > 2 else metrics
 
     def accumulate(self, batch: object, batch_idx: int = 0) -> tuple[Tensor, ...]:
         """Accumulate the gradient of one batch; return its loss and further metrics."""
@@ -146,10 +165,11 @@ class ModelUpdate(Update):
         return loss, *self.more.of(result)
 
     def update(
-        self, batch: object, rate: Tensor, share: Tensor | None, batch_idx: int = 0
+        self, batch: object, rate: Tensor, grad_scale: Tensor | None, batch_idx: int = 0
     ) -> tuple[Tensor, ...]:
         """Take a step with its last batch; return its loss, the gradient norm and further metrics."""
-        loss, norm, result = self.learner.step(_loss_fn(batch, batch_idx), rate, share=share)
+        loss_fn = _loss_fn(batch, batch_idx)
+        loss, norm, result = self.learner.step(loss_fn, rate, grad_scale=grad_scale)
         self._count(loss, result, batch)
         return loss, norm, *self.more.of(result)
 
@@ -198,10 +218,9 @@ class ModelUpdate(Update):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights and the optimizer, which are parts of their own."""
-        flat = self.flat
         return {
             **self.learner.step_state(),
-            "gradient": flat.gradients_by_name() if self.num_gathered else None,
+            "gradient": self.flat.gradients_by_name() if self.num_gathered else None,
             "num_gathered": self.num_gathered,
             "totals": self.totals,
             "num_examples": self.num_counted,
@@ -275,9 +294,7 @@ def count_examples(batch: object) -> int:
 def _first_tensor(batch: object) -> Tensor | None:
     if isinstance(batch, Tensor):
         return batch if batch.ndim else None
-    if isinstance(batch, Mapping | list | tuple):
-        for value in batch.values() if isinstance(batch, Mapping) else batch:
-            tensor = _first_tensor(value)
-            if tensor is not None:
-                return tensor
-    return None
+    if not isinstance(batch, Mapping | list | tuple):
+        return None
+    values = batch.values() if isinstance(batch, Mapping) else batch
+    return next((one for one in map(_first_tensor, values) if one is not None), None)

@@ -32,8 +32,8 @@ class Learner:
     """Holds one network and updates its weights.
 
     `step` takes one optimizer step; to accumulate gradients, call `accumulate` some times before it and pass
-    as `share` one over the number of batches. A step whose gradient is not finite, or after which a weight
-    would not be, is skipped: weights, moments, EMA and step count stay. Nothing waits for the device.
+    as `grad_scale` one over the number of batches. A step whose gradient is not finite, or after which a
+    weight would not be, is skipped: weights, moments, EMA and step count stay. Nothing waits for the device.
 
     The network is in eval mode except while its own loss is computed: then it is in train mode, and its
     buffers are updated. They are rolled back after a batch whose loss is not finite and after the last batch
@@ -122,26 +122,26 @@ class Learner:
         loss_fn: LossFn[Aux],
         learning_rate: Tensor,
         *,
-        share: Tensor | None = None,
+        grad_scale: Tensor | None = None,
         in_train_mode: bool = True,
     ) -> tuple[Tensor, Tensor, Aux]:
         """Take one optimizer step on the loss; return the loss, the gradient norm and the aux of loss_fn.
 
         `loss_fn` is called with the network as a function. The norm is not finite if no step was taken. The
-        learning rate and `share` are tensors: a Python number would be baked into a compiled or taped update.
+        learning rate and `grad_scale` are tensors: Python numbers would be baked into a taped update.
         """
         if torch.compiler.is_compiling():
             loss, aux, gradients, fresh = self._differentiated(loss_fn, in_train_mode)
-            if share is not None:
+            if grad_scale is not None:
                 gradients = self._accumulate(gradients)
-            norm = self.gradient_step.take(gradients, learning_rate, share)
+            norm = self.gradient_step.take(gradients, learning_rate, grad_scale)
             self._keep_fresh(fresh, self._sign_of(loss, norm))
             return loss, norm, aux
         loss, aux, before = self._backward(loss_fn, in_train_mode)
         gradients = self.flat.gradients
-        ready = self.gradient_step.prepare(gradients, share)
-        _, stays, scale, released, _ = ready
-        self.optimizer.step(learning_rate, stays=stays, grad_scale=scale, released=released)
+        ready = self.gradient_step.prepare(gradients, grad_scale)
+        _, stays, divisor, released, _ = ready
+        self.optimizer.step(learning_rate, stays=stays, grad_divisor=divisor, released=released)
         norm = self.gradient_step.finish(gradients, ready)
         if before:
             self._guarded.restore_unless(self._sign_of(loss, norm), before)

@@ -97,16 +97,16 @@ class Optimizer:
         learning_rate: float | Tensor,
         *,
         stays: Sequence[Tensor | None],
-        grad_scale: Tensor | None = None,
+        grad_divisor: Tensor | None = None,
         released: Sequence[Sequence[Tensor]] | None = None,
     ) -> None:
-        """Take one step along the gradients divided by grad_scale; none where `stays` holds 1.
+        """Take one step along the gradients divided by grad_divisor; none where `stays` holds 1.
 
         `released` holds the gradients of all parameters of each part, if they are not kept in vectors.
         """
         for index, (part, stay) in enumerate(zip(self.parts, stays, strict=True)):
             part.step(
-                learning_rate, stay, grad_scale, None if released is None else released[index]
+                learning_rate, stay, grad_divisor, None if released is None else released[index]
             )
 
     def step_traced(
@@ -115,11 +115,11 @@ class Optimizer:
         learning_rate: Tensor,
         *,
         stays: Vectors,
-        grad_scale: Tensor | None,
+        grad_divisor: Tensor | None,
     ) -> None:
         """Take the same step along these gradients, as arithmetic that a compiler can fuse."""
         for part, gradient, stay in zip(self.parts, gradients, stays, strict=True):
-            part.step_traced(gradient, learning_rate, stay, grad_scale)
+            part.step_traced(gradient, learning_rate, stay, grad_divisor)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the moments by parameter name, and the number of steps: per group, if there are groups."""

@@ -25,7 +25,7 @@ class Prepared(NamedTuple):
     """The norm of the gradients."""
     stays: Vectors
     """For each part 1 if it takes no step."""
-    grad_scale: Tensor | None
+    grad_divisor: Tensor | None
     """The number that clipping divides the gradients by."""
     released: Sequence[Sequence[Tensor]] | None
     """The gradients of all parameters of each part, if they are not kept in vectors."""
@@ -76,26 +76,26 @@ class GradientStep:
         """Return whether a step at this rate keeps weights finite, or is undone if it does not."""
         return self.is_steep or learning_rate * self._steepness <= STEEP
 
-    def prepare(self, gradients: Vectors, share: Tensor | None) -> Prepared:
+    def prepare(self, gradients: Vectors, grad_scale: Tensor | None) -> Prepared:
         """Unscale the gradients and return the arguments of the optimizer's step along them."""
         scaling = self.scaling
         released = None
         if not self.flat.keeps_gradients:
             released = [part.released_gradients() for part in self.flat.parts]
-        if scaling.is_on or share is not None:
+        if scaling.is_on or grad_scale is not None:
             whole = gradients if released is None else [one for part in released for one in part]
-            self._reduce(whole, share)
+            self._reduce(whole, grad_scale)
         norm = self._norm([[one] for one in gradients] if released is None else released)
         # 0 if the norm is finite, else 1, in two operations.
         found_inf = torch.ne(norm * 0, 0, out=self._found_inf)
         if scaling.is_on:
             scaling.follow(found_inf > 0)
-        scale = None
+        divisor = None
         if (limit := self.max_grad_norm) is not None:
-            scale = (norm / limit).clamp_min_(1.0)
+            divisor = (norm / limit).clamp_min_(1.0)
         moved = [*self.flat.vectors, *self.optimizer.changed()] if self.is_steep else []
         before = [(tensor, tensor.clone()) for tensor in moved]
-        return Prepared(norm, self._stays(found_inf), scale, released, before)
+        return Prepared(norm, self._stays(found_inf), divisor, released, before)
 
     def finish(self, gradients: Vectors, step: Prepared) -> Tensor:
         """Undo a step after which a weight is not finite, update the EMA and clear the gradients.
@@ -119,23 +119,23 @@ class GradientStep:
             gradient.zero_()
         return norm
 
-    def take(self, gradients: Vectors, learning_rate: Tensor, share: Tensor | None) -> Tensor:
+    def take(self, gradients: Vectors, learning_rate: Tensor, grad_scale: Tensor | None) -> Tensor:
         """Take the whole step along these gradients; return their norm, as `finish` does."""
-        step = self.prepare(gradients, share)
-        _, stays, scale, released, _ = step
+        step = self.prepare(gradients, grad_scale)
+        _, stays, divisor, released, _ = step
         if torch.compiler.is_compiling():
-            self.optimizer.step_traced(gradients, learning_rate, stays=stays, grad_scale=scale)
+            self.optimizer.step_traced(gradients, learning_rate, stays=stays, grad_divisor=divisor)
         else:
-            self.optimizer.step(learning_rate, stays=stays, grad_scale=scale, released=released)
+            self.optimizer.step(learning_rate, stays=stays, grad_divisor=divisor, released=released)
         return self.finish(gradients, step)
 
-    def _reduce(self, gradients: Vectors, share: Tensor | None) -> None:
+    def _reduce(self, gradients: Vectors, grad_scale: Tensor | None) -> None:
         """Unscale the gradients of float16, and turn a sum over batches into the mean."""
         for gradient in gradients:
             if self.scaling.is_on:
                 gradient.div_(self.scaling.scale.to(gradient.device))
-            if share is not None:
-                gradient.mul_(share.to(gradient.device))
+            if grad_scale is not None:
+                gradient.mul_(grad_scale.to(gradient.device))
 
     def _norm(self, gradients: Sequence[Sequence[Tensor]]) -> Tensor:
         """Return the norm of all gradients that are not frozen, in float32; each part has one or many

@@ -36,13 +36,13 @@ class Target:
         with self._learner.autocast():
             return self._module(*inputs)
 
-    def follow(self, share: float) -> None:
+    def follow(self, tau: float) -> None:
         """Move the weights this fraction of the way to the learner's (Polyak averaging); copy the buffers."""
         for own, vector in zip(self.vectors, self._learner.flat.vectors, strict=True):
-            if share == 1.0:
+            if tau == 1.0:
                 own.copy_(vector)
             else:
-                own.lerp_(vector, share)
+                own.lerp_(vector, tau)
         self.module_state.follow(self._learner.module_state)
 
     def state_dict(self) -> dict[str, Any]:

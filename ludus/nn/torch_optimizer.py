@@ -148,10 +148,10 @@ class TorchOptimizer(Optimizer):
         learning_rate: float | Tensor,
         *,
         stays: Sequence[Tensor | None],
-        grad_scale: Tensor | None = None,
+        grad_divisor: Tensor | None = None,
         released: Sequence[Sequence[Tensor]] | None = None,
     ) -> None:
-        """Take one step along the gradients divided by grad_scale; none where `stays` holds 1."""
+        """Take one step along the gradients divided by grad_divisor; none where `stays` holds 1."""
         parts = zip(self._flat.parts, stays, strict=True)
         moving = {
             name for part, stay in parts if stay is None or not bool(stay) for name in part.names
@@ -159,9 +159,9 @@ class TorchOptimizer(Optimizer):
         self._before = None
         if not moving:
             return
-        if grad_scale is not None:
+        if grad_divisor is not None:
             for gradient in self._flat.gradients:
-                gradient.div_(grad_scale.to(gradient.device))
+                gradient.div_(grad_divisor.to(gradient.device))
         rate = float(learning_rate)
         for group, factor in zip(self._groups(), self._factors, strict=True):
             if isinstance(group["lr"], Tensor):

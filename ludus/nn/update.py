@@ -1,31 +1,59 @@
-"""One update as every family makes it: a learner, a function that an engine executes, metrics and state."""
+"""One update as every family makes it: learners, a function that an engine executes, metrics and state."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ludus.core import states
-from ludus.nn.engines.choice import EngineKey, EngineName, Subject, Tell, choose_engine
+from ludus.nn.engines.choice import (
+    Chosen,
+    EngineKey,
+    EngineName,
+    Subject,
+    Tell,
+    choose_engine,
+)
 from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 
 
-class Metered:
-    """The sums of an update's metrics since the last record, and its changing numbers, on the device.
+class Update:
+    """The gradient update of one learner, or of several that `learners` names; a part.
 
-    Nothing is read from the device until a record is written.
+    Define `update`, the whole update as a function of tensors, and a `step` that counts, and calls `execute`
+    with `numbers` or `scalars`: the same function, executed by an engine. Metrics are sums on the device:
+    nothing is read from it until a record is written.
     """
 
     prefix = "train"
     """The first word of the names of its metrics in the log."""
+    worth_compiling: ClassVar[float] = math.inf
+    """The number of updates from which compiling pays off, for `engine: auto`."""
+    why_eager: str | None = None
+    """Why no engine may replay the update, if none may."""
 
-    def __init__(self, metric_names: Sequence[str], device: torch.device) -> None:
-        self.metric_names = tuple(metric_names)
-        self.device = device
+    def __init__(
+        self,
+        learner: Learner | None,
+        metric_names: Sequence[str],
+        device: torch.device | None = None,
+    ) -> None:
+        """An update of several learners gives none here, but the device of all."""
+        if learner is not None:
+            self.learner, device = learner, learner.flat.device
+            self.flat, self.optimizer = learner.flat, learner.optimizer
+        assert device is not None
+        self.metric_names, self.device = tuple(metric_names), device
+        self.execute: Callable[..., Any] = self.update
+        self.engine_notes: list[str] = []
+        """How the update is executed, where a user should know: a trainer reports them when it opens."""
+        self.plain_state: PlainState | None = None
+        """The plain attributes of a script's networks before the first update."""
         self.totals = torch.zeros(len(self.metric_names), dtype=exact_type(device), device=device)
         """The sum of each metric since the last record."""
         self.num_counted = 0
@@ -34,6 +62,68 @@ class Metered:
         self._scalars: tuple[Tensor, ...] = ()
         self._last_numbers: tuple[float, ...] = ()
         self._last_scalars: tuple[float, ...] = ()
+
+    def learners(self) -> Mapping[str, Learner]:
+        """Return what learns, by name."""
+        return {"learner": self.learner}
+
+    def modules(self) -> list[nn.Module]:
+        """Return the trained networks."""
+        return [learner.module for learner in self.learners().values()]
+
+    def update(self, *inputs: Any) -> Any:
+        """Take a gradient step, count its metrics and return the loss, or the error of each example."""
+        raise NotImplementedError
+
+    def example_inputs(self) -> Sequence[object] | None:
+        """Return inputs of `update` of the right shapes, such as zeros; None if there are none yet."""
+        return None
+
+    def subject(self) -> Subject:
+        """Return the update, and what decides which engines can execute it."""
+        return Subject(
+            self.update, self, self.modules(), self.device, self.example_inputs,
+            why_eager=self.why_eager,
+        )  # fmt: skip
+
+    def is_worth_compiling(self, length: int) -> bool:
+        """Return whether a run of this length is long enough for compiling to pay off."""
+        return length >= self.worth_compiling
+
+    def choose(
+        self,
+        engine: EngineKey,
+        length: int = 0,
+        *,
+        has_begun: bool = False,
+        tell: Tell | None = None,
+    ) -> EngineName:
+        """Choose what executes the update, and return the engine's name for the resolved config.
+
+        `length` is that of the run, in what `worth_compiling` counts. `tell` reports what an engine finds out
+        later. Raise ConfigError if the engine named in the config cannot execute it.
+        """
+        is_long = self.is_worth_compiling(length)
+        chosen = choose_engine(
+            engine, self.subject(), is_long=is_long, has_begun=has_begun, tell=tell
+        )
+        self.execute_by(chosen)
+        self.engine_notes = list(chosen.notes)
+        if self.plain_state is None:
+            self.note_plain_state()
+        return chosen.engine
+
+    def execute_by(self, chosen: Chosen) -> None:
+        """Execute the update by this engine from now on."""
+        self.execute = chosen.by(self.update)
+
+    def note_plain_state(self) -> None:
+        """Note the plain attributes of a script's networks as they are now."""
+        self.plain_state = PlainState(*self.modules())
+
+    def inexact_because(self) -> list[str]:
+        """Return the state that a script's network changes without saving it."""
+        return [] if self.plain_state is None else unsaved(self.plain_state)
 
     def numbers(self, *given: float) -> Tensor:
         """Return numbers such as the learning rate as one tensor; it is sent only when one has changed.
@@ -88,52 +178,6 @@ class Metered:
         """Copy saved sums in."""
         self.totals.copy_(states.like(state, "totals", self.totals))
         self.num_counted = states.whole(state, "num_counted")
-
-
-class Update(Metered):
-    """The gradient update of one learner; a part.
-
-    Define `update`, the whole update as a function of tensors, and a `step` that counts, and calls `execute`
-    with `numbers` or `scalars`: the same function, executed by an engine.
-    """
-
-    def __init__(self, learner: Learner, metric_names: Sequence[str]) -> None:
-        super().__init__(metric_names, learner.flat.device)
-        self.learner = learner
-        self.flat, self.optimizer = learner.flat, learner.optimizer
-        self.execute: Callable[..., Any] = self.update
-        self.engine_notes: list[str] = []
-        """How the update is executed, where a user should know: a trainer reports them when it opens."""
-        self.plain_state: PlainState | None = None
-        """The plain attributes of a script's network before the first update."""
-
-    def update(self, *inputs: Any) -> Any:
-        """Take a gradient step, count its metrics and return the loss."""
-        raise NotImplementedError
-
-    def choose(
-        self,
-        engine: EngineKey,
-        example: Callable[[], Any] = lambda: None,
-        *,
-        is_long: bool = False,
-        has_begun: bool = False,
-        tell: Tell | None = None,
-    ) -> EngineName:
-        """Choose what executes the update, and return the engine's name for the resolved config.
-
-        `example` returns inputs of the update; `tell` reports what an engine finds out later.
-        """
-        network = self.learner.module
-        self.plain_state = PlainState(network)
-        subject = Subject(self.update, self, [network], self.device, example)
-        chosen = choose_engine(engine, subject, is_long=is_long, has_begun=has_begun, tell=tell)
-        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
-        return chosen.engine
-
-    def inexact_because(self) -> list[str]:
-        """Return the state that a script's network changes without saving it."""
-        return [] if self.plain_state is None else unsaved(self.plain_state)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the network, its optimizer, and the metrics that are not recorded yet."""

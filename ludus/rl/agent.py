@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,12 +17,10 @@ from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
-from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
-from ludus.nn.engines.unsaved import PlainState, unsaved
 from ludus.nn.learner import Learner
 from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
-from ludus.nn.update import Metered
+from ludus.nn.update import Update
 from ludus.rl.acting import ExportedPolicy, ValueActing
 from ludus.rl.config import RLConfig
 from ludus.rl.off_policy import TargetConfig
@@ -34,23 +32,23 @@ Action = NDArray[Any]
 _LONG_AFTER = 10**12
 
 
-class Agent(Metered):
-    """Acts on observations and learns from batches. Subclasses write `inputs` and `update`, and either
-    set `acting` or write `act` and `act_greedy`.
+class Agent(Update):
+    """Acts on observations and learns from batches. Subclasses write `learned`, `inputs` and `update`, and
+    either set `acting` or write `act` and `act_greedy`.
 
-    `update` is one whole learning step. `execute` is the same, executed by an engine.
+    `update` is one whole learning step, and returns the error of each transition. Its last input holds the
+    scheduled numbers, learning rate first, as a tensor that engines read at each replay.
     """
 
     metric_names: tuple[str, ...] = ("loss", "grad_norm")
-    worth_compiling: ClassVar[int] = 150_000
-    """The number of updates from which compiling pays off, for `engine: auto`."""
+    worth_compiling = 150_000
     layout: RowLayout
     """The columns of the rows it learns from."""
     acting: ValueActing
     """Chooses the actions by Q-values."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
-        super().__init__(self.metric_names, device)
+        super().__init__(None, self.metric_names, device)
         self.config = config
         self.spec = spec
         self.is_training = True
@@ -65,10 +63,6 @@ class Agent(Metered):
                 device=device,
                 are_sums=getattr(config, "n_step", 1) > 1,
             )
-        self.engine_notes: list[str] = []
-        """How the update is executed, where a user should know."""
-        self._plain_state: PlainState | None = None
-        self.execute: Callable[..., Tensor] = self.update
         self._target: tuple[Target, TargetConfig] | None = None
 
     def make_learner(self, network: nn.Module, *, undecayed: Collection[str] = ()) -> Learner:
@@ -89,43 +83,16 @@ class Agent(Metered):
         self._target = target, config
         return target
 
-    def modules(self) -> list[nn.Module]:
-        """Return the trained networks."""
-        return [learner.module for learner in self._learners().values()]
-
-    def _learners(self) -> dict[str, Learner]:
+    def learners(self) -> Mapping[str, Learner]:
+        """Return what learns, by name: all of `learned` but the targets."""
         return {k: part for k, part in self.learned().items() if isinstance(part, Learner)}
-
-    def example_inputs(self) -> tuple[Tensor | None, ...]:
-        """Return zeros in the shapes of the inputs of `update`."""
-        raise NotImplementedError
-
-    def choose(
-        self, engine: EngineKey, *, num_updates: int, has_begun: bool, tell: Callable[[str], None]
-    ) -> EngineName:
-        """Choose what executes the update, and return the engine's name for the resolved config.
-
-        Raise ConfigError if the engine named in the config cannot; `tell` reports what one finds out later.
-        """
-        modules = self.modules()
-        # The plain attributes of third-party networks, as they were before the first update.
-        self._plain_state = PlainState(*modules)
-        chosen = choose_engine(
-            engine,
-            Subject(self.update, self, modules, self.device, self.example_inputs),
-            is_long=num_updates >= self.worth_compiling,
-            has_begun=has_begun,
-            tell=tell,
-        )
-        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
-        return chosen.engine
 
     def inexact_because(self) -> list[str]:
         """Return what the networks change that is not saved, or what an older state lacked."""
         lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
         reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
-        return reasons + ([] if self._plain_state is None else unsaved(self._plain_state))
+        return reasons + super().inexact_because()
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return an action for each env, in the form the buffer stores; exploring while training."""
@@ -183,14 +150,6 @@ class Agent(Metered):
             None if value is None else value.to(self.device, non_blocking=True) for value in inputs
         )
 
-    def update(self, *inputs: Any) -> Tensor:
-        """Learn from one batch and accumulate its metrics; return the error of each transition.
-
-        The last input holds the scheduled numbers, learning rate first, as a tensor that engines read at
-        each replay.
-        """
-        raise NotImplementedError
-
     def normalised(self, batch: Transitions) -> tuple[Tensor, Tensor, Tensor]:
         """Return normalised observations, next observations and rewards for the networks."""
         normaliser = self.normaliser
@@ -205,7 +164,7 @@ class Agent(Metered):
 
     def describe(self) -> dict[str, float]:
         """Return the norm of each network's weights."""
-        return {f"agent/{name}_norm": one.flat.norm() for name, one in self._learners().items()}
+        return {f"agent/{name}_norm": one.flat.norm() for name, one in self.learners().items()}
 
     def train(self, mode: bool = True) -> None:
         """Switch exploration on or off."""
@@ -225,7 +184,7 @@ class Agent(Metered):
 
     def weights(self) -> dict[str, Tensor]:
         """Return a CPU copy of what acting needs: parameters, buffers, observation moments."""
-        learners = self._learners()
+        learners = self.learners()
         found = {
             f"{network}.{name}": tensor
             for network in self.policy_networks()
@@ -237,7 +196,7 @@ class Agent(Metered):
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Load the weights of a trained policy."""
-        learners, found = self._learners(), []
+        learners, found = self.learners(), []
         for network in self.policy_networks():
             learner, start = learners[network], f"{network}."
             named = {name[len(start) :]: t for name, t in weights.items() if name.startswith(start)}

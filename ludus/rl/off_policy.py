@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor
 
-from ludus.config.base import Count, NonNegativeFloat, Positive, PositiveFloat, StrictConfig
+from ludus.config.base import (
+    Count,
+    NonNegativeFloat,
+    Positive,
+    PositiveFloat,
+    PositiveShare,
+    StrictConfig,
+)
 from ludus.data.replay.prioritised import PerConfig
 from ludus.data.replay.row_layout import RowLayout
 from ludus.nn.schedules import ScheduleSection, highest, too_long
 from ludus.rl.config import EpochsConfig, RLConfig, StepsConfig
 from ludus.rl.networks._body import NetworkSection
-
-Share = Annotated[float, Field(gt=0, le=1)]
 
 # A file in which both sections are filled in.
 _FILLED_IN = {"steps": "dqn", "epochs": "dqn-mountaincar"}
@@ -187,7 +191,7 @@ class TargetConfig(StrictConfig):
 
     sync_every_opt_steps: Positive
     """Number of optimisation steps between target updates."""
-    tau: Share
+    tau: PositiveShare
     """Polyak coefficient: the fraction moved towards the online network; 1 copies it."""
 
 

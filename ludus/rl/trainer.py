@@ -37,7 +37,7 @@ from ludus.rl.export import export_policy
 from ludus.rl.plan import in_epochs, with_length, without_learn
 from ludus.rl.sampling.last_step import RolloutData
 from ludus.rl.sampling.sampler import Episodes, SyncSampler
-from ludus.session.begun import begin, has_begun
+from ludus.session.begun import begin, engine_options
 from ludus.session.device import resolve_device
 from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
@@ -98,12 +98,7 @@ class RLTrainer(Trainer):
         config: Any = self.config
         self.agent = self._make_agent()
         self.num_train_steps = int(config.run_opts)
-        engine = self.agent.choose(
-            config.engine,
-            num_updates=self.num_train_steps,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
+        engine = self.agent.choose(config.engine, self.num_train_steps, **engine_options(self.run))
         self.config = config = config.replace(engine=engine)
         self.rate = Schedule(
             config.learning_rate_schedule,

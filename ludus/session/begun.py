@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 from ludus.config import strict_yaml
 from ludus.config.base import current
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.run import Run
 from ludus.core.services import CHANGED as CHANGED, Files
-from ludus.store.directory import events, last_ending
+from ludus.store.directory import events, last_ending, value_at
 from ludus.store.storage import Storage
 
 _DECIDED = ("engine", "memory_format")
 """Keys that may be `auto`; the choice is fixed when the run begins."""
-_NOTHING = object()
 C = TypeVar("C", bound=Any)
 
 
@@ -88,6 +88,21 @@ def has_begun(files: Files | None) -> bool:
     return files is not None and files.exists("run.json")
 
 
+class EngineOptions(TypedDict):
+    """What a choice of engine depends on, besides the update and the config."""
+
+    has_begun: bool
+    tell: Callable[[str], None]
+
+
+def engine_options(run: Run) -> EngineOptions:
+    """Return whether the run has begun, and what tells it what an engine finds out later."""
+    return {
+        "has_begun": has_begun(run.files),
+        "tell": lambda note: run.tell(note, event="engine"),
+    }
+
+
 def as_begun(config: C, files: Files | Begun | None, notes: list[str] | None = None) -> C:
     """Return the config with the settings that the run in these files fixed when it began.
 
@@ -106,7 +121,7 @@ def as_begun(config: C, files: Files | Begun | None, notes: list[str] | None = N
     kept = {
         path: value
         for path, value in begun.turned_off().items()
-        if _value(begun.config, path) == value != _value(now, path)
+        if value_at(begun.config, path) == value != value_at(now, path)
     }
     if notes is not None:
         notes += [
@@ -147,15 +162,6 @@ class Begun:
             return {}
         counters: Mapping[str, int] = ending.get("counters", {})
         return counters if ending.get("event") == "finished" else {}
-
-
-def _value(data: object, path: str) -> object:
-    """Return the value at a dotted path in nested mappings; `_NOTHING` if there is none."""
-    for key in path.split("."):
-        if not isinstance(data, Mapping) or key not in data:
-            return _NOTHING
-        data = data[key]
-    return data
 
 
 def _begun_config(files: Files | None) -> Mapping[str, Any]:

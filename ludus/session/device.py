@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Literal
 
 import torch
@@ -83,12 +82,7 @@ class Compute:
             _filling.fill_uninitialized_memory = False
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._stack.close()
         torch.set_num_threads(self._threads)
         torch.set_deterministic_debug_mode("error" if self._deterministic else "default")

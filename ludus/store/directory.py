@@ -245,7 +245,7 @@ def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], lis
     lengths: list[str] = []
     others: list[str] = []
     for path in sorted({*key_paths(before), *key_paths(after)}):
-        one, two = _at(before, path), _at(after, path)
+        one, two = value_at(before, path), value_at(after, path)
         if is_length(path) and type(one) is int and type(two) is int and two < one:
             raise RunError(f"'{path}' of a run may be raised, not lowered: it was {one}, not {two}")
         if one == two or isinstance(one, dict) or isinstance(two, dict):
@@ -260,18 +260,21 @@ def length_of(config: TrainerConfig) -> tuple[str, int]:
     """Return a key that sets the length of a run of this config, and its value."""
     data = deciding(config)
     paths = [path for path in key_paths(data) if is_length(path)]
-    found = [(path, _at(data, path)) for path in paths if isinstance(_at(data, path), int)]
+    found = [
+        (path, value_at(data, path)) for path in paths if isinstance(value_at(data, path), int)
+    ]
     return (found or [("its length", 0)])[0]
 
 
 def value_of(config: TrainerConfig, path: str) -> Any:
     """Return the value of a key that affects the result, or MISSING."""
-    return _at(deciding(config), path)
+    return value_at(deciding(config), path)
 
 
-def _at(data: object, path: str) -> Any:
+def value_at(data: object, path: str) -> Any:
+    """Return the value at a dotted path in nested data, or MISSING."""
     for part in path.split("."):
-        if not isinstance(data, dict) or part not in data:
+        if not isinstance(data, Mapping) or part not in data:
             return MISSING
         data = data[part]
     return data

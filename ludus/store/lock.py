@@ -10,7 +10,6 @@ import os
 import socket
 import time
 from pathlib import Path
-from types import TracebackType
 
 from ludus.core.errors import RunError, RunTaken
 
@@ -80,12 +79,7 @@ class RunLock:
             " be resumed from where it is now"
         )
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Release the lock."""
         os.close(_held.pop(self._path))
 

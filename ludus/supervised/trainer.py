@@ -28,7 +28,7 @@ from ludus.nn.model import Model
 from ludus.nn.schedule import OfStep, Schedule
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.nn.torch_optimizer import Make, TorchMade
-from ludus.session.begun import Begun, as_begun, has_begun
+from ludus.session.begun import Begun, as_begun, engine_options, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
@@ -199,9 +199,8 @@ class BaseTrainer(Trainer):
             self.train_data,
             schedule=self.schedule,
             run_steps=self.num_train_steps,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
             given=self._given_optimizer,
+            **engine_options(self.run),
         )
         self.update = made.update
         if self._is_open:  # else `open` reports them: before it there is no directory to write to

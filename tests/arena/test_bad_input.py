@@ -79,7 +79,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "workers": ({"settings.workers": 2}, "'settings.workers' is 2, but data and episodes are tensors"),
     "epochs of checkpoints": (
         {"settings.checkpoint.every_epochs": 1},
-        "'settings.checkpoint.every_epochs' is 1, but a run counted in iterations counts no epochs",
+        "'settings.checkpoint.every_epochs' is 1, but a run counted in iterations has no epochs",
     ),
     "a record that is never reached": (
         {"log_every_iterations": 9},

@@ -105,7 +105,7 @@ def player_of(device: str = "cpu") -> EngineCase:
     trainer = PPOTrainer(small_ppo(engine="eager", **{"settings.device": device}))
     trainer.prepare(max_steps=None)
     ppo = trainer.ppo
-    rows, numbers = ppo.example()
+    rows, numbers = ppo.example_inputs()
     generator = torch.Generator(device).manual_seed(0)
     rows.normal_(generator=generator)
     rows[:, trainer.fused_game.observation_size("player")] = 1.0  # the move: right

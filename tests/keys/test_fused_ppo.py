@@ -202,9 +202,8 @@ def test_updates_are_executed_by_the_engine_that_is_named(
     compiled = Outcome(small_ppo(engine="compiled"))
     assert len(compiled_calls) == compiled.counters["opt_steps"]
     assert torch.allclose(compiled.weights, plain.weights, atol=1e-4)
-    module = "ludus.games.trainers.fused_ppo._WORTH_COMPILING"
     for threshold, is_compiled in ((37, False), (36, True)):
-        monkeypatch.setattr(module, threshold)
+        monkeypatch.setattr("ludus.games.ppo.learn.PpoUpdate.worth_compiling", threshold)
         found = engine_of(prepared(engine="auto").ppo)
         assert isinstance(found, CompiledMethod) == is_compiled
 

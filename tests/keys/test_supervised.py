@@ -10,7 +10,7 @@ from torch import nn
 
 import ludus
 from ludus.core.errors import ConfigError
-from ludus.fit import build
+from ludus.fit.update import ModelUpdate
 from tests.keys.runs import SGD, Outcome, differ, run, tiny
 from tests.keys.table import changes
 from tests.supervised.conftest import MLP, WINE
@@ -210,7 +210,7 @@ def test_updates_are_compiled_if_asked_or_if_the_run_is_long_enough(
     assert len(compiled_calls) == compiled.counters["opt_steps"] == 14
     assert torch.allclose(compiled.weights, plain.weights, atol=1e-3)
     for threshold, is_compiled in ((15, False), (14, True)):
-        monkeypatch.setattr(build, "_WORTH_COMPILING", threshold)
+        monkeypatch.setattr(ModelUpdate, "worth_compiling", threshold)
         trainer: Any = ludus.build_trainer(tiny(kind, engine="auto"))
         trainer.set_logger(ludus.Logger({"backends": []}))
         trainer.prepare(max_steps=None)

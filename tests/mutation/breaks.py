@@ -186,7 +186,7 @@ _DATA = [
 
 _GUARDED = "ludus/nn/engines/guarded.py"
 _NN = [
-    (_TARGET, "own.lerp_(vector, share)", "own.copy_(vector)"),
+    (_TARGET, "own.lerp_(vector, tau)", "own.copy_(vector)"),
     (_STEP, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
     (_STEP, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
      "found_inf = torch.zeros_like(self._found_inf)"),

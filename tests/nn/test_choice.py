@@ -187,14 +187,11 @@ def test_a_trainer_of_a_run_begun_with_graphs_is_built_without_cuda(
     changes: dict[str, Any] = {"engine": "graph", "settings.device": "cpu"}
     with pytest.raises(ConfigError, match="'engine' is graph, but the engine 'graph' is for cuda"):
         prepared(ludus.example(kind).replace(**changes))
-    monkeypatch.setattr(PLACES[kind], lambda files: True)
+    monkeypatch.setattr("ludus.session.begun.has_begun", lambda files: True)
     trainer = prepared(ludus.example(kind).replace(**changes))
     assert trainer.config.engine == "graph"
     notes = trainer.agent.engine_notes if kind == "dqn" else trainer.update.engine_notes
     assert notes[0].startswith("the update is not captured as a CUDA graph")
-
-
-PLACES = {"dqn": "ludus.rl.trainer.has_begun", "supervised": "ludus.supervised.trainer.has_begun"}
 
 
 def prepared(config: Any) -> Any:

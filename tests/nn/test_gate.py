@@ -96,7 +96,7 @@ def test_a_subclass_of_what_was_vouched_for_is_not_vouched_for() -> None:
 def long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every run be long enough for the compiler, and trace only."""
     monkeypatch.setattr(Dqn, "worth_compiling", 1)
-    monkeypatch.setattr("ludus.fit.build._WORTH_COMPILING", 1)
+    monkeypatch.setattr("ludus.fit.update.ModelUpdate.worth_compiling", 1)
     monkeypatch.setattr(compiled, "BACKEND", "eager")
 
 

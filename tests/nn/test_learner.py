@@ -235,8 +235,8 @@ def rising(learner: Learner, *, num_batches: int) -> Tensor:
     """Take one step from so many batches; return the norm."""
     for _ in range(num_batches - 1):
         learner.accumulate(squares())
-    share = None if num_batches == 1 else torch.tensor(1 / num_batches)
-    return learner.step(squares(), torch.tensor(0.1), share=share)[1]
+    grad_scale = None if num_batches == 1 else torch.tensor(1 / num_batches)
+    return learner.step(squares(), torch.tensor(0.1), grad_scale=grad_scale)[1]
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])
@@ -300,7 +300,7 @@ def test_a_loss_that_is_not_finite_leaves_the_buffers_though_its_gradient_is() -
         return forward(INPUTS).mean() - torch.inf, ()
 
     learner.accumulate(hopeless)
-    learner.step(hopeless, torch.tensor(0.1), share=torch.tensor(0.5))
+    learner.step(hopeless, torch.tensor(0.1), grad_scale=torch.tensor(0.5))
     torch.testing.assert_close(dict(normed.named_buffers()), before, rtol=0, atol=0)
 
 

@@ -32,13 +32,13 @@ def batches() -> list[Tensor]:
 def trained(keeps: bool, config: Any, *, gathers: int = 1, **options: Any) -> Learner:
     learner = Learner(network(), config, keeps_gradients=keeps, max_grad_norm=0.5, **options)
     rate = torch.tensor(config.learning_rate)
-    share = None if gathers == 1 else torch.tensor(1 / gathers)
+    grad_scale = None if gathers == 1 else torch.tensor(1 / gathers)
     for index, batch in enumerate(batches()):
         loss_fn = lambda forward, batch=batch: (forward(batch).square().mean(), None)  # noqa: E731
         if (index + 1) % gathers:
             learner.accumulate(loss_fn)
         else:
-            learner.step(loss_fn, rate, share=share)
+            learner.step(loss_fn, rate, grad_scale=grad_scale)
     return learner
 
 

@@ -60,7 +60,7 @@ def test_a_script_may_make_a_run_longer_than_what_compile_auto_goes_by(
 ) -> None:
     """What auto was resolved to when the run began holds for all of it."""
     monkeypatch.setattr("ludus.rl.agents.ppo.Ppo.worth_compiling", 20)
-    monkeypatch.setattr("ludus.fit.build._WORTH_COMPILING", 20)
+    monkeypatch.setattr("ludus.fit.update.ModelUpdate.worth_compiling", 20)
     changed = {"epochs.evaluate_every_epochs": 0} if kind == "ppo" else {"max_epochs": 2}
     config = tiny(kind, engine="auto", **changed)
     ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")

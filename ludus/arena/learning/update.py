@@ -16,7 +16,7 @@ from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.columns import named, to_tensordict
 from ludus.core.errors import LudusError
-from ludus.nn.engines.choice import EngineKey, EngineName, Subject, choose_engine
+from ludus.nn.engines.choice import Subject
 from ludus.nn.engines.gate import is_plain
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.groups import Group
@@ -25,11 +25,17 @@ from ludus.nn.optimizer import OptimizerConfig
 from ludus.nn.update import Update
 
 Forward = Callable[..., Any]
-_WORTH_COMPILING = 4_000_000
-"""The number of rows in all updates from which the minute or more of compiling pays."""
 
 
-class Learned(nn.Module):
+class LossNetwork(nn.Module):
+    """The agents and a loss: called with the columns of a batch, it returns the loss and its terms."""
+
+    agents: CombinedAgents
+    terms: tuple[str, ...] = ()
+    """The names of the terms."""
+
+
+class Learned(LossNetwork):
     """The agents, the loss module and the advantage estimator, as one network.
 
     The latter two may have their own parameters and buffers.
@@ -48,12 +54,20 @@ class Learned(nn.Module):
             self.estimator = estimator
         self.names: tuple[str, ...] = ()
         self.seen: tuple[str, ...] = ()
-        self.terms: tuple[str, ...] = ()
+        self.seen_places: list[int] = []
+        """The places of what is seen among the columns."""
+        self.has_statistics = False
+        """Whether a forward pass in train mode changes something."""
 
     def lay_out(self, rows: TensorDictBase, columns: Sequence[str]) -> None:
         """Take the names of the columns, and find the terms of the loss."""
         self.names = tuple(columns)
         self.seen = (*self.agents.data_names, "message_history", "round")
+        self.seen_places = [self.names.index(name) for name in self.seen]
+        self.has_statistics = any(
+            name != "visible_AC" and "observed_" not in name
+            for name, _ in self.agents.named_buffers()
+        )
         found = self.objective(rows)
         self.terms = tuple(sorted(name for name in found.keys() if found[name].ndim == 0))  # noqa: SIM118
         if not self.losses:
@@ -87,23 +101,18 @@ class Learned(nn.Module):
 
 
 class GradientUpdate(Update):
-    """The gradient update of agents, with a learning rate for each part of each agent.
-
-    The network holds the agents as its attribute `agents`. Define `update`.
-    """
+    """The gradient update of agents, with a learning rate for each part of each agent. Define `update`."""
 
     def __init__(
         self,
-        network: nn.Module,
+        network: LossNetwork,
         optimizer: OptimizerConfig,
         *,
         max_grad_norm: float | None,
         highest_rate: float,
         rates: Mapping[str, Mapping[str, float]],
-        terms: Sequence[str],
     ) -> None:
-        """`rates` are the factors of the learning rate of each part of each agent, `terms` the names of the
-        metrics of an update besides its loss and the norm of its gradient."""
+        """`rates` are the factors of the learning rate of each part of each agent."""
         self.parts_of = {agent: groups_of(network, agent, own) for agent, own in rates.items()}
         learner = Learner(
             network,
@@ -112,7 +121,7 @@ class GradientUpdate(Update):
             highest_rate=highest_rate,
             groups=[group for own in self.parts_of.values() for group in own],
         )
-        super().__init__(learner, ("loss", "grad_norm", *terms))
+        super().__init__(learner, ("loss", "grad_norm", *network.terms))
         self._statistics = statistics_of(self.learner, network, rates)
 
     def set_learning(self, agent: str, is_learning: bool) -> None:
@@ -144,50 +153,30 @@ class GradientUpdate(Update):
 class ArenaUpdate(GradientUpdate):
     """The gradient step on a minibatch, by the loss module; its state is that of agents and loss module."""
 
-    def __init__(
-        self,
-        learned: Learned,
-        optimizer: OptimizerConfig,
-        *,
-        max_grad_norm: float | None,
-        highest_rate: float,
-        rates: Mapping[str, Mapping[str, float]],
-    ) -> None:
-        """`rates` are the factors of the learning rate of each part of each agent."""
-        self.learned = learned
-        self._look = [learned.names.index(name) for name in learned.seen]
-        self._has_statistics = any(
-            name != "visible_AC" and "observed_" not in name
-            for name, _ in learned.agents.named_buffers()
-        )
-        super().__init__(
-            learned,
-            optimizer,
-            max_grad_norm=max_grad_norm,
-            highest_rate=highest_rate,
-            rates=rates,
-            terms=learned.terms,
-        )
+    worth_compiling = 4_000_000
+    """The number of rows in all updates from which the minute or more of compiling pays."""
 
-    def choose_engine(
-        self, key: EngineKey, *, num_rows: int, has_begun: bool, tell: Callable[[str], None]
-    ) -> EngineName:
-        """Choose the engine, and return its name; `num_rows` is the number of rows in all updates."""
-        learned = self.learned
-        # Attributes that TorchRL's own modules set on themselves do not affect the result.
-        self.plain_state = PlainState(learned, known=("torchrl", "tensordict"))
+    @property
+    def learned(self) -> Learned:
+        """The agents, the loss module and the advantage estimator."""
+        learned = self.learner.module
+        assert isinstance(learned, Learned)
+        return learned
+
+    def is_worth_compiling(self, length: int) -> bool:
+        """Return whether so many rows in all updates are enough, and the objective surely compiles."""
         # Read from the class itself: a subclass may not compile.
-        compiles = vars(type(learned.objective)).get("compiles", False)
-        surely_compiles = compiles and is_plain([learned.agents])
-        chosen = choose_engine(
-            key,
-            Subject(self.update, learned.objective, [learned.agents], self.device, lambda: None),
-            is_long=surely_compiles and num_rows >= _WORTH_COMPILING,
-            has_begun=has_begun,
-            tell=tell,
-        )
-        self.execute, self.engine_notes = chosen.by(self.update), list(chosen.notes)
-        return chosen.engine
+        compiles = vars(type(self.learned.objective)).get("compiles", False)
+        return compiles and is_plain([self.learned.agents]) and super().is_worth_compiling(length)
+
+    def subject(self) -> Subject:
+        """Return the update; the objective decides what it computes, on the agents."""
+        learned = self.learned
+        return super().subject()._replace(owner=learned.objective, modules=[learned.agents])
+
+    def note_plain_state(self) -> None:
+        """Note the plain attributes; those that TorchRL sets on its modules do not affect the result."""
+        self.plain_state = PlainState(self.learned, known=("torchrl", "tensordict"))
 
     def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> Any:
@@ -195,9 +184,10 @@ class ArenaUpdate(GradientUpdate):
 
         # The ratio compares with the policy that acted, so the network is in the same mode here.
         loss, norm, told = self.learner.step(loss_fn, learning_rate, in_train_mode=False)
-        if self._has_statistics:
+        if (learned := self.learned).has_statistics:
+            seen = [columns[place] for place in learned.seen_places]
             with self._frozen_as_they_are():
-                self.learner.update_statistics(*[columns[place] for place in self._look], norm=norm)
+                self.learner.update_statistics(*seen, norm=norm)
         return self._counted(loss, norm, told)
 
 

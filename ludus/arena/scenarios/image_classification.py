@@ -17,6 +17,7 @@ from torch import Tensor
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
 from ludus.config.base import Positive, StrictConfig
+from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
 from ludus.seeds import generator
@@ -103,13 +104,7 @@ class ImageClassification(Scenario):
 
 def load_digits() -> tuple[Tensor, Tensor]:
     """Return (N, 1, 8, 8) images from 0 to 1, and (N,) their digits, which scikit-learn brings along."""
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise ConfigError(
-            "scenario.kind image_classification needs scikit-learn; install it with: pip install"
-            " 'ludus[arena]'"
-        ) from None
-    table: Any = datasets.load_digits()
+    key = "scenario.kind image_classification"
+    table: Any = optional("sklearn.datasets", key=key, extra="arena").load_digits()
     images = torch.tensor(table.images, dtype=torch.float32) / _WHITE
     return images.unsqueeze(1), torch.tensor(table.target, dtype=torch.int64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 from ludus.arena.config import ExperimentParameters, JudgingParameters, SubParameters
 from ludus.arena.solo.alone import Alone
@@ -67,18 +66,7 @@ class SoloHyperParameters(ExperimentParameters):
                     f"'agents' has one named '{name}'; use lower-case letters, digits and '_', a letter"
                     " first"
                 )
-        yield from self.evaluation.unused(
-            "evaluate_every_iterations", self.evaluate_every_iterations
-        )
+        yield from self.problems_of_evaluation()
         yield from self.problems_of_bodies()
         yield from self.problems_of_learning(self.max_iterations)
-        for key, value in self.unreached().items():
-            yield (
-                f"'{key}' is {getattr(self, key)}, but 'max_iterations' is {self.max_iterations}: it would"
-                f" never be reached; lower it, or set {value} for never"
-            )
-
-    def unreached(self) -> dict[str, Any]:
-        """Return each key that a run of this length never reaches, with the value that means never."""
-        keys = ("log_every_iterations", "keep_every_iterations")
-        return {key: 0 for key in keys if getattr(self, key) > self.max_iterations}
+        yield from self.problems_of_intervals()

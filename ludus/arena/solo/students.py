@@ -5,32 +5,32 @@ Shapes: N rows, A agents, R rounds, C channels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from ludus.arena.agents.body import Rows
 from ludus.arena.agents.combined import CombinedAgents
-from ludus.arena.learning.update import GradientUpdate
+from ludus.arena.learning.update import GradientUpdate, LossNetwork
 from ludus.arena.playing.columns import named
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.protocol import NOTHING
 from ludus.core.errors import LudusError
 from ludus.fit.passes import Passes, accuracy
-from ludus.nn.optimizer import OptimizerConfig
 
 Forward = Callable[..., Any]
 
 
-class Students(nn.Module):
+class Students(LossNetwork):
     """The agents as one network: called with the columns of a batch and the labels, it returns the loss."""
 
     def __init__(self, agents: CombinedAgents, *, max_message_rounds: int) -> None:
         super().__init__()
         self.agents = agents
+        self.terms = tuple(f"{one}/{term}" for one in agents.names for term in ("loss", "accuracy"))
         self._shape = max_message_rounds, agents.num_channels
 
     def _rows(self, columns: Sequence[Tensor]) -> Rows:
@@ -93,27 +93,6 @@ def passes_over(students: Students, dataset: ArenaDataset, size: int, seed: int)
 
 class SoloUpdate(GradientUpdate):
     """The gradient step on a batch: its data, then its labels."""
-
-    def __init__(
-        self,
-        students: Students,
-        optimizer: OptimizerConfig,
-        *,
-        max_grad_norm: float | None,
-        highest_rate: float,
-        rates: Mapping[str, Mapping[str, float]],
-    ) -> None:
-        """`rates` are the factors of the learning rate of each part of each agent."""
-        self.students = students
-        agents = students.agents.names
-        super().__init__(
-            students,
-            optimizer,
-            max_grad_norm=max_grad_norm,
-            highest_rate=highest_rate,
-            rates=rates,
-            terms=[f"{agent}/{one}" for agent in agents for one in ("loss", "accuracy")],
-        )
 
     def update(self, learning_rate: Tensor, *columns: Tensor) -> Tensor:
         def loss_fn(net: Forward) -> tuple[Tensor, Tensor]:

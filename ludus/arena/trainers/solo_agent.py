@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from ludus.arena.learning.weights import AgentWeights, of_agents
-from ludus.arena.plan import after_an_iteration
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.arena.solo.students import SoloUpdate, Students, passes_over
 from ludus.arena.trainer import TensorDictTrainer
@@ -24,7 +23,7 @@ from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, too_long
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
-from ludus.session.begun import begin, has_begun, in_whole
+from ludus.session.begun import begin, engine_options, in_whole
 from ludus.session.reports import Reports
 from ludus.show.progress import IterationContext, attach_progress_bar
 
@@ -85,11 +84,7 @@ class SoloAgentTrainer(TensorDictTrainer):
             rates=self.agents.rates(),
         )
         self.learner = self.update.learner
-        engine = self.update.choose(
-            config.engine,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
+        engine = self.update.choose(config.engine, **engine_options(self.run))
         self.config = config.replace(engine=engine)
         self.judge = _judge(config, names)
         self._reports = Reports(
@@ -108,9 +103,7 @@ class SoloAgentTrainer(TensorDictTrainer):
         is_own = type(self)._run_train_loop is not SoloAgentTrainer._run_train_loop
         step = Stage(name="train_step", work=self._train_step)
         work = self._reports
-        then = after_an_iteration(
-            self.config, evaluate=work.evaluate, record=work.record, keep=work.save
-        )
+        then = self.config.follow_ups(evaluate=work.evaluate, record=work.record, save=work.save)
         iteration = Repeat(
             name="iteration",
             times=self.config.max_iterations,

@@ -9,8 +9,8 @@ import torch
 from pydantic import Field
 
 from ludus.config.base import Count, Fraction, Positive, PositiveFloat
+from ludus.config.optional import optional
 from ludus.config.registry import register
-from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Splits
 from ludus.data.sources._splitting import TableConfig, split_table
 
@@ -34,14 +34,7 @@ class _BuiltIn:
 
 
 def _scikit_learn(kind: str) -> Any:
-    """Return sklearn.datasets, or raise ConfigError if scikit-learn is missing."""
-    try:
-        from sklearn import datasets
-    except ImportError:
-        raise ConfigError(
-            f"data.kind {kind} needs scikit-learn; install it with: pip install 'ludus[supervised]'"
-        ) from None
-    return datasets
+    return optional("sklearn.datasets", key=f"data.kind {kind}", extra="supervised")
 
 
 @register("dataset", "breast_cancer")

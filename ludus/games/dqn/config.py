@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from ludus.config.base import (
-    Count,
-    Positive,
-    PositiveFloat,
-    StrictConfig,
-)
+from ludus.config.base import Count, Positive, PositiveFloat, PositiveShare, Share, StrictConfig
+from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.registry import find
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
 from ludus.games.player import PlayerSection
-from ludus.games.rounds import PositiveShare, RoundsConfig, Share
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -105,7 +100,7 @@ class RoleEvaluationConfig(EvaluationConfig):
     """The number of moves of each role after which a game is stopped, unfinished."""
 
 
-class FusedDqnConfig(RoundsConfig):
+class FusedDqnConfig(CountedConfig):
     """The config of a run in which a host and an agent learn by double DQN."""
 
     game: GameSection
@@ -176,7 +171,9 @@ class FusedDqnConfig(RoundsConfig):
                 f"'game.kind' is {kind}, whose roles are {', '.join(map(str, roles))}; fused_dqn"
                 " trains a host and an agent: call the roles of your game so, or train it with fused_ppo"
             )
-        yield from self.problems_of_rounds(self.evaluation)
+        yield from self.problems_of_evaluation()
+        yield from self.problems_of_intervals()
+        yield from self.problems_of_settings()
 
     def _role_problems(self) -> Iterator[str]:
         missing = [role for role in ROLES if role not in self.trained]

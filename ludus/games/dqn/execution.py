@@ -21,14 +21,11 @@ from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.players import Mixed, ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.player import Player, begin
-from ludus.nn.engines.choice import EngineKey, EngineName, choose_engine
+from ludus.nn.engines.choice import EngineKey, EngineName
 from ludus.nn.engines.gate import why_not_repeatable
 from ludus.nn.engines.graph import Graphed
 from ludus.nn.engines.module_guard import Guarded, ModuleGuard
-from ludus.session.begun import has_begun
-
-# The number of updates from which compiling pays, for `engine: auto`.
-_WORTH_COMPILING = 150_000
+from ludus.session.begun import engine_options
 
 
 class Gather(Protocol):
@@ -66,27 +63,18 @@ class Execution:
         used."""
         # Every update can be taped or called, so a resume can always use this again.
         sure: EngineKey = "tape" if device.type == "cpu" else "eager"
-        for learner in self._learners.values():
-            learner.engine_notes = []
+        notes: dict[str, list[str]] = {role: [] for role in self._learners}
         wanted: EngineKey
         for wanted in (config.engine, sure):
             chosen = set[EngineName]()
-            for learner in self._learners.values():
-                found = choose_engine(
-                    wanted,
-                    learner.subject(),
-                    is_long=config.max_rounds >= _WORTH_COMPILING,
-                    has_begun=has_begun(self._run.files),
-                    tell=lambda note: self._run.tell(note, event="engine"),
-                )
-                learner.execute_by(found.by, is_graph=found.used == "graph")
-                chosen.add(found.engine)
-                notes = [f"{learner.role}: {note}" for note in found.notes]
-                learner.engine_notes += [one for one in notes if one not in learner.engine_notes]
+            for role, learner in self._learners.items():
+                options = engine_options(self._run)
+                chosen.add(learner.choose(wanted, config.max_rounds, **options))
+                notes[role] += [f"{role}: {note}" for note in learner.engine_notes]
             if len(chosen) == 1:
                 break
         for role, learner in self._learners.items():
-            learner.engine_notes += self._look(role)
+            learner.engine_notes = [*dict.fromkeys(notes[role]), *self._look(role)]
         return chosen.pop()
 
     def captured(self, role: str) -> set[str]:

@@ -22,8 +22,7 @@ from ludus.games.networks import check_net, make_net
 from ludus.games.player import num_moves
 from ludus.games.roll_out import Experiences
 from ludus.losses.dqn import td_errors, td_loss, td_targets
-from ludus.nn.engines.choice import Executor, Subject
-from ludus.nn.engines.unsaved import PlainState
+from ludus.nn.engines.choice import Chosen, Subject
 from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
 from ludus.nn.swapped_weights import restored
@@ -38,6 +37,8 @@ _COMPONENTS = ("lr_scheduler", "er_scheduler", "learner", "target")
 
 class RoleLearner(Update):
     """A role that learns by double DQN. It is a Player; it and its replay are parts."""
+
+    worth_compiling = 150_000
 
     def __init__(
         self,
@@ -114,21 +115,19 @@ class RoleLearner(Update):
         self.script_optimizer = RoleOptimizer(learner, self.begin_step)
         self.target = Target(learner)
         self.acting = Acting(learner, inputs=inputs, precision=self._precision)
-        self.plain_state = PlainState(self.net)
-        self.execute_by(lambda method: method, is_graph=False)
-
-    def execute_by(self, by: Executor, *, is_graph: bool) -> None:
-        """Execute the updates by this engine from now on; a CUDA graph samples their batches as well."""
-        self.is_captured = is_graph
+        self.note_plain_state()
+        self.is_captured = False
         """Whether updates are captured as a CUDA graph."""
-        self.execute: Callable[..., Any] = by(self._sample_and_update if is_graph else self.update)
+        self.execute = self.update
+
+    def execute_by(self, chosen: Chosen) -> None:
+        """Execute the updates by this engine from now on; a CUDA graph samples their batches as well."""
+        self.is_captured = chosen.used == "graph"
+        self.execute = chosen.by(self._sample_and_update if self.is_captured else self.update)
 
     def subject(self) -> Subject:
         """Return the update, and the properties that decide which engines can execute it."""
-        return Subject(
-            self.update, self, [self.net], self.device, self.example_inputs,
-            generators=[self.replay.generator],
-        )  # fmt: skip
+        return super().subject()._replace(generators=[self.replay.generator])
 
     def example_inputs(self) -> tuple[Tensor, ...]:
         """Return inputs of `update` of the right shapes, holding zeros."""

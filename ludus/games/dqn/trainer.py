@@ -4,6 +4,7 @@ write."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -12,17 +13,15 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, HookError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.runtime import Result
-from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
 from ludus.games.dqn.role_trainer import RoleTrainer
 from ludus.games.player import foreign
 from ludus.games.roll_out import play_turns
-from ludus.games.rounds import after_a_round
 from ludus.games.speed import HostSyncs
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.seeds import derive
-from ludus.session.begun import begin
+from ludus.session.begun import begin, in_whole
 from ludus.session.reports import Reports, keep
 from ludus.session.stage_times import StageTimes
 
@@ -85,9 +84,8 @@ class TwoRoleTrainer(RoleTrainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, networks and buffers; those that a script has built and changed already are kept."""
-        self.config, self.notes = begin(
-            self.config, self.run.files, max_steps, FusedDqnConfig.with_length
-        )
+        shorten = partial(in_whole, unit="round", opts_each=self.config.opts_a_round)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
         config = self.config
         if self._is_used:
             self._seating = None
@@ -133,9 +131,7 @@ class TwoRoleTrainer(RoleTrainer):
         """Return rounds of `_train`."""
         reports, config = self._reports, self.config
         update = Repeat(name="update", times=1, counter="round", body=self._update_plan())
-        then = after_a_round(
-            config, evaluate=reports.evaluate, record=reports.record, save=self._save
-        )
+        then = config.follow_ups(evaluate=reports.evaluate, record=reports.record, save=self._save)
         warm_up = Stage(name="warm_up", work=self._warm_up, note="the first games of each role")
         rounds = Repeat(name="round", times=config.max_rounds, body=(update, *then))
         finish = Stage(name="finish", work=reports.finish, always=True)

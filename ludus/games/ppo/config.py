@@ -11,15 +11,17 @@ from ludus.config.base import (
     NonNegativeFloat,
     Positive,
     PositiveFloat,
+    PositiveShare,
+    Share,
     StrictConfig,
 )
+from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.minibatches import undivided
 from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game, num_roles
 from ludus.games.player import PlayerSection
-from ludus.games.rounds import PositiveShare, RoundsConfig, Share
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -96,7 +98,7 @@ def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
         )
 
 
-class FusedPpoConfig(RoundsConfig):
+class FusedPpoConfig(CountedConfig):
     """The config of a run of PPO on device games."""
 
     game: GameSection
@@ -176,7 +178,9 @@ class FusedPpoConfig(RoundsConfig):
             self.run_opts,
             "optimisation steps",
         )
-        yield from self.problems_of_rounds(self.evaluation)
+        yield from self.problems_of_evaluation()
+        yield from self.problems_of_intervals()
+        yield from self.problems_of_settings()
 
     def _problems_of_roles(self, game: FusedGame) -> Iterator[str]:
         name, roles = type(game).__name__, ", ".join(game.roles)

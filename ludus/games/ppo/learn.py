@@ -31,6 +31,8 @@ METRICS = (
 class PpoUpdate(Update):
     """The PPO update on games, and the advantage estimate of a rollout."""
 
+    worth_compiling = 150_000
+
     def __init__(
         self,
         config: FusedPpoConfig,
@@ -134,7 +136,7 @@ class PpoUpdate(Update):
         self.count(loss, norm, *others)
         return loss
 
-    def example(self) -> tuple[Tensor, Tensor]:
+    def example_inputs(self) -> tuple[Tensor, Tensor]:
         """Return inputs of `update` of the right shapes, holding zeros."""
         count = self.config.num_games * self.config.rollout_steps * len(self.game.roles)
         rows = torch.zeros(count // self.config.num_minibatches, self.width, device=self.device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -37,21 +38,19 @@ from ludus.games.ppo.past import PastPlayers, meeting
 from ludus.games.ppo.pending_rollout import make_pending
 from ludus.games.ppo.plan import as_fused, make_plan
 from ludus.games.ppo.shuffle import minibatch_order
-from ludus.games.rounds import after_a_round, refuse_evaluator
+from ludus.games.rounds import refuse_evaluator
 from ludus.games.speed import TrainingClock
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
 from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.seeds import GlobalRandom, derive, forked
-from ludus.session.begun import begin, has_begun
+from ludus.session.begun import begin, engine_options, in_whole
 from ludus.session.device import resolve_device
 from ludus.session.reports import Reports
 from ludus.session.trainer import Trainer
 
 GUARD = DivergenceGuard(remedy="lower reward_scale")
-# The number of updates from which compiling pays.
-_WORTH_COMPILING = 150_000
 
 
 @register_trainer("fused_ppo")
@@ -82,9 +81,8 @@ class PPOTrainer(Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build game, network and evaluation from the config."""
-        self.config, self.notes = begin(
-            self.config, self.run.files, max_steps, FusedPpoConfig.with_length
-        )
+        shorten = partial(in_whole, unit="round", opts_each=self.config.opts_a_round)
+        self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
         config = self.config
         self.device = resolve_device(config.settings.device)
         self.fused_game = game = make_game(config.game)
@@ -134,13 +132,7 @@ class PPOTrainer(Trainer):
 
     def _choose_engine(self) -> None:
         config, ppo = self.config, self.ppo
-        engine = ppo.choose(
-            config.engine,
-            ppo.example,
-            is_long=config.run_opts >= _WORTH_COMPILING,
-            has_begun=has_begun(self.run.files),
-            tell=lambda note: self.run.tell(note, event="engine"),
-        )
+        engine = ppo.choose(config.engine, config.run_opts, **engine_options(self.run))
         self.config = config.replace(engine=engine)
         self._by_kernels, self._rounds_are_made = None, ""
         if config.fused:
@@ -159,11 +151,8 @@ class PPOTrainer(Trainer):
             estimate=self._estimate,
             train_step=self._train_step,
             iterate=self._clock.syncs.counting(self._iterate),
-            then=after_a_round(
-                self.config,
-                evaluate=self._evaluate,
-                record=self._reports.record,
-                save=self._reports.save,
+            then=self.config.follow_ups(
+                evaluate=self._evaluate, record=self._reports.record, save=self._reports.save
             ),
             finish=self._reports.finish,
             is_fused=is_fused,

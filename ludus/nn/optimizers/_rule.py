@@ -110,27 +110,27 @@ class Rule:
         self,
         learning_rate: Rate,
         found_inf: Tensor | None,
-        grad_scale: Tensor | None,
+        grad_divisor: Tensor | None,
         released: Sequence[Tensor] | None = None,
     ) -> None:
-        """Take one step along the gradient divided by grad_scale, unless found_inf holds 1.
+        """Take one step along the gradient divided by grad_divisor, unless found_inf holds 1.
 
         `released` holds the gradients of all parameters, if they are not kept in a vector.
         """
         gradient = self.gradient if released is None else torch.cat([*released])
-        self.step_traced(gradient, learning_rate, found_inf, grad_scale)
+        self.step_traced(gradient, learning_rate, found_inf, grad_divisor)
 
     def step_traced(
         self,
         gradient: Tensor,
         learning_rate: Rate,
         found_inf: Tensor | None,
-        grad_scale: Tensor | None,
+        grad_divisor: Tensor | None,
     ) -> None:
         """Take the same step along this gradient, as arithmetic that a compiler can fuse."""
-        rate, grad_scale = self._own(learning_rate, grad_scale)
-        if grad_scale is not None:
-            gradient = gradient / grad_scale
+        rate, grad_divisor = self._own(learning_rate, grad_divisor)
+        if grad_divisor is not None:
+            gradient = gradient / grad_divisor
         num_steps = self.num_steps + 1
         more = self.advanced(num_steps, rate)
         # Stored, or a fused kernel would compute the powers again for every weight.
@@ -140,13 +140,13 @@ class Rule:
         for own, new in zip(owned, [vector, num_steps, *moments, *more], strict=True):
             own.copy_(new if found_inf is None else torch.where(found_inf == 0, new, own))
 
-    def _own(self, learning_rate: Rate, grad_scale: Tensor | None) -> tuple[Rate, Tensor | None]:
+    def _own(self, learning_rate: Rate, grad_divisor: Tensor | None) -> tuple[Rate, Tensor | None]:
         """Return the learning rate of this group and the scale, on the device of the vector."""
         if self._is_away:
             device = self.vector.device
             learning_rate = torch.as_tensor(learning_rate, device=device)
-            grad_scale = None if grad_scale is None else grad_scale.to(device)
-        return learning_rate if self.rate == 1.0 else learning_rate * self.rate, grad_scale
+            grad_divisor = None if grad_divisor is None else grad_divisor.to(device)
+        return learning_rate if self.rate == 1.0 else learning_rate * self.rate, grad_divisor
 
     def advanced(self, num_steps: Tensor, lr: Rate) -> list[Tensor]:
         """Return the further scalars after this step."""

@@ -46,12 +46,12 @@ class AdamRule(Rule):
         self,
         learning_rate: Rate,
         found_inf: Tensor | None,
-        grad_scale: Tensor | None,
+        grad_divisor: Tensor | None,
         released: Sequence[Tensor] | None = None,
     ) -> None:
         """Take one step by a fused kernel."""
         config = self.config
-        learning_rate, grad_scale = self._own(learning_rate, grad_scale)
+        learning_rate, grad_divisor = self._own(learning_rate, grad_divisor)
         self.num_steps += 1
         if found_inf is not None:
             self.num_steps -= found_inf
@@ -62,7 +62,7 @@ class AdamRule(Rule):
             move(
                 part.vectors, part.gradients(released), first, second, [],
                 [self.num_steps] * len(part.vectors),
-                amsgrad=False, maximize=False, grad_scale=grad_scale, found_inf=found_inf,
+                amsgrad=False, maximize=False, grad_scale=grad_divisor, found_inf=found_inf,
                 beta1=config.beta1, beta2=config.beta2, lr=learning_rate,
                 weight_decay=part.decay, eps=config.eps,
             )  # fmt: skip

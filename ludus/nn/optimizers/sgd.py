@@ -44,17 +44,17 @@ class SgdRule(Rule):
         self,
         learning_rate: Rate,
         found_inf: Tensor | None,
-        grad_scale: Tensor | None,
+        grad_divisor: Tensor | None,
         released: Sequence[Tensor] | None = None,
     ) -> None:
         """Take one step by a fused kernel."""
         config = self.config
-        learning_rate, grad_scale = self._own(learning_rate, grad_scale)
+        learning_rate, grad_divisor = self._own(learning_rate, grad_divisor)
         for part in self._slices:
             none: list[Tensor | None] = [None] * len(part.vectors)
             sgd(
                 part.vectors, part.gradients(released), [*part.moments[0]] if config.momentum else none,
-                foreach=False, fused=True, grad_scale=grad_scale, found_inf=found_inf,
+                foreach=False, fused=True, grad_scale=grad_divisor, found_inf=found_inf,
                 weight_decay=part.decay, momentum=config.momentum, lr=learning_rate,  # type: ignore[arg-type]
                 dampening=0.0, nesterov=config.nesterov, maximize=False,
             )  # fmt: skip

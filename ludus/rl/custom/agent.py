@@ -61,7 +61,7 @@ class AgentAdapter:
             spec.obs_shape, spec.obs_dtype, width, action.mask_width if spec.has_masks else 0
         )
 
-    def choose(self, engine: str, **options: object) -> EngineName:
+    def choose(self, engine: str, length: int, **options: object) -> EngineName:
         """Return the engine eager: a script's `opt` is called as it is."""
         return "eager"
 

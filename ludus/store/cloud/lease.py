@@ -16,7 +16,6 @@ import socket
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import psutil
@@ -129,12 +128,7 @@ class Lease:
         # If LOCK is gone by now, it was released.
         return math.inf if now is None or put is None else now - put
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Release the lease."""
         self._ended.set()
         _held.discard(self._owner)

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from ludus.arena.agents.agent import Agent
-from ludus.arena.learning import update
+from ludus.arena.learning.update import ArenaUpdate
 from tests.arena.objectives.rows import prepared
 
 
 @pytest.fixture(autouse=True)
 def soon_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # 3 iterations of 2 epochs over 8 episodes of 2 steps.
-    monkeypatch.setattr(update, "_WORTH_COMPILING", 3 * 2 * 16)
+    monkeypatch.setattr(ArenaUpdate, "worth_compiling", 3 * 2 * 16)
 
 
 @pytest.mark.parametrize(("kind", "iterations"), [("vanilla_ppo", 3), ("reinforce", 6)])
@@ -34,7 +34,7 @@ def test_a_loss_derived_from_one_that_compiles_is_not_compiled_unasked() -> None
     derived = type("Derived", (type(objective),), {"is_repeatable": True})
     objective.__class__ = derived
     told: list[str] = []
-    engine = trainer.update.choose_engine("auto", num_rows=10**9, has_begun=False, tell=told.append)
+    engine = trainer.update.choose("auto", 10**9, tell=told.append)
     assert (engine, trainer.update.engine_notes, told) == ("tape", [], [])
 
 
@@ -45,7 +45,4 @@ class Plain(Agent):
 def test_an_agent_of_a_script_is_not_compiled_unasked() -> None:
     trainer = prepared("vanilla_ppo", engine="auto")
     trainer.agents.members["extra"] = Plain()
-    engine = trainer.update.choose_engine(
-        "auto", num_rows=10**9, has_begun=False, tell=lambda note: None
-    )
-    assert engine == "tape"
+    assert trainer.update.choose("auto", 10**9) == "tape"

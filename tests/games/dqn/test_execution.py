@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ludus.core.plan import render
 from ludus.games.dqn import execution
 from ludus.games.trainers.fused_dqn import DQNTrainer
+from ludus.nn.engines.choice import Chosen
 from tests.games.dqn.small import prepared, small_dqn
 
 ROLES = ("host", "agent")
@@ -42,7 +43,7 @@ def told(trainer: DQNTrainer) -> list[str]:
     """Let the updates be captured, and return what is told of the games then."""
     notes = []
     for role, learner in trainer.learners.items():
-        learner.execute_by(lambda method: method, is_graph=True)
+        learner.execute_by(Chosen("graph", lambda method: method, "graph", []))
         notes += trainer._execution._look(role)
     return notes
 

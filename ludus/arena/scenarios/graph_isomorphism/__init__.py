@@ -19,14 +19,13 @@ from torch import Tensor
 from ludus.arena.playing.dataset import ArenaDataset
 from ludus.arena.scenario import Datasets, Scenario
 from ludus.arena.scenarios.graph_isomorphism.pairs import MORE, PairRequest, find_pairs
-from ludus.config.base import NonNegativeFloat, Positive, StrictConfig
+from ludus.config.base import NonNegativeFloat, Positive, Share, StrictConfig
 from ludus.config.registry import register
 from ludus.seeds import derive
 from ludus.store.cache import cached_tensors
 
 Size = Annotated[int, Field(ge=2, le=255)]
 Probability = Annotated[float, Field(gt=0, lt=1)]
-Share = Annotated[float, Field(ge=0, le=1)]
 _FORMAT = 2
 """Raised whenever the same parameters give other pairs."""
 _QUARTERS = {"test": (0,), "validation": (1,), "train": (2, 3)}

@@ -14,7 +14,7 @@ from ludus.games.kernels.ppo.network import await_last
 
 @triton.jit(do_not_specialize=["num_programs"])
 def reduce_kernel(
-    partials, gradient, squares, num_parameters, share, num_programs,
+    partials, gradient, squares, num_parameters, grad_scale, num_programs,
     WIDTH: tl.constexpr, GP: tl.constexpr, P: tl.constexpr, GPU: tl.constexpr,
 ):  # fmt: skip
     """Write the mean gradient, the metrics after it, and the sum of squares of each program's slice."""
@@ -26,7 +26,7 @@ def reduce_kernel(
         program = start + tl.arange(0, GP)[:, None]
         at = partials + program * WIDTH + place[None, :]
         total += tl.sum(tl.load(at, mask=(program < num_programs) & inside[None, :], other=0.0), 0)
-    total = total * share
+    total = total * grad_scale
     tl.store(gradient + place, total, mask=inside)
     counted = tl.where(place < num_parameters, total, 0.0)
     tl.store(squares + tl.program_id(0), tl.sum(counted * counted, 0))
