@@ -16,7 +16,8 @@ from tests.nn.test_groups import ADAM, BODY, SGD, Net, inputs
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    # The first use of cuBLAS in a process may warn, and any of these tests may be it.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning"),
     pytest.mark.filterwarnings("ignore:TensorFloat32:UserWarning"),
     pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning"),
 ]
@@ -94,7 +95,7 @@ def test_a_network_on_two_devices_learns_as_on_one(config: Any, groups: Any, sha
             learner.step(
                 lambda f, n=number: ((f(inputs(n)).cpu() - 1).square().mean(), ()),
                 rate,
-                share=None if share is None else torch.tensor(share),
+                grad_scale=None if share is None else torch.tensor(share),
             )
     found, expected = (
         {name: weight.cpu() for name, weight in copy.deepcopy(learner.weights()).items()}
