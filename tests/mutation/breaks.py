@@ -187,7 +187,7 @@ _DATA = [
 _GUARDED = "ludus/nn/engines/guarded.py"
 _NN = [
     (_TARGET, "own.lerp_(vector, tau)", "own.copy_(vector)"),
-    (_STEP, "scale = (norm / limit).clamp_min_(1.0)", "scale = norm / limit"),
+    (_STEP, "divisor = (norm / limit).clamp_min_(1.0)", "divisor = norm / limit"),
     (_STEP, "found_inf = torch.ne(norm * 0, 0, out=self._found_inf)",
      "found_inf = torch.zeros_like(self._found_inf)"),
     (_STEP, "            gradient.zero_()\n        return norm", "            pass\n        return norm"),
