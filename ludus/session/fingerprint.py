@@ -125,8 +125,17 @@ def _version_of(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
-        owners = importlib.metadata.packages_distributions().get(package, [])
+        owners = _distributions().get(package, [])
         return importlib.metadata.version(owners[0]) if owners else None
+
+
+@functools.cache
+def _distributions() -> Mapping[str, list[str]]:
+    """Return the distributions that installed each package, found once a process.
+
+    The list of files of everything installed is read for this, which takes 0.2 seconds.
+    """
+    return importlib.metadata.packages_distributions()
 
 
 def _source_hash(file: Path) -> str:

@@ -8,11 +8,14 @@ be emptied at any time: a run is then `expected` to be exact, no longer `proved`
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
+import stat
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,49 +55,73 @@ def subject_of(
     config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool
 ) -> ProofSubject:
     """Return the subject of a proof of this run."""
-    code = _digest({"files": sorted(_files(Path.cwd(), set()).values())}) if by_script else None
-    return ProofSubject(key_of(config_hash, fingerprint, by_script=by_script), code)
+    about = {"config": config_hash, "fingerprint": dict(fingerprint), "script": {}}
+    if not by_script:
+        return ProofSubject(_digest(about), None)
+    hashes = {path: digest for path in _modules() if (digest := _hash(path)) is not None}
+    code = _digest({"files": sorted(hashes.values())})
+    script = _script(hashes)
+    return ProofSubject(None if script is None else _digest({**about, "script": script}), code)
 
 
 def key_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> str | None:
     """Return the name of a proof; None if the script that built the run cannot be found again."""
-    script = _script() if by_script else {}
-    if script is None:
-        return None
-    about = {"config": config_hash, "fingerprint": dict(fingerprint), "script": script}
-    return _digest(about)
+    return subject_of(config_hash, fingerprint, by_script=by_script).key
 
 
 def _digest(about: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 
 
-def _script() -> dict[str, object] | None:
-    """Return hashes of the running script and the user's modules, and the arguments."""
-    main = Path(sys.argv[0] if sys.argv else "").absolute()
-    if main.suffix != ".py" or not main.is_file():
+def _script(hashes: Mapping[str, str]) -> dict[str, object] | None:
+    """Return the arguments, and the hashes of the running script and of these modules by relative path."""
+    main = os.path.join(os.getcwd(), sys.argv[0] if sys.argv else "")
+    digest = _hash(main) if main.endswith(".py") else None
+    if digest is None:
         return None
-    return {"files": _files(main.parent, {main}), "arguments": sys.argv[1:]}
+    start = os.path.dirname(main)
+    files = {_relative(path, start): found for path, found in {**hashes, main: digest}.items()}
+    return {"files": files, "arguments": sys.argv[1:]}
 
 
-def _files(start: Path, also: set[Path]) -> dict[str, str]:
-    """Return the hash of the file of each of the user's modules, by its path relative to `start`."""
-    loaded = [
-        Path(file).absolute()
-        for name, module in list(sys.modules.items())
-        if isinstance(file := getattr(module, "__file__", None), str)
-        and file.endswith(".py")
-        and is_of_user(name)
-    ]
+_relative = functools.cache(os.path.relpath)
+
+
+def _modules() -> set[str]:
+    """Return the path of the file of each of the user's modules."""
     # `ludus verify` starts a script from a module of ludus, which is then called __main__.
-    others = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")))
-    own = {path for path in loaded if not any(path.is_relative_to(folder) for folder in others)}
-    files = {path for path in own if path.is_file()} | also
-    return {os.path.relpath(path, start): _hash(path) for path in files}
+    others = (str(Path(__file__).parents[1]), sysconfig.get_path("stdlib"))
+    here, not_theirs = os.getcwd(), tuple(f"{folder}{os.sep}" for folder in others)
+    loaded = {
+        os.path.join(here, file)
+        for name, module in list(sys.modules.items())
+        if is_of_user(name)
+        and isinstance(file := getattr(module, "__file__", None), str)
+        and file.endswith(".py")
+    }
+    return {path for path in loaded if not path.startswith(not_theirs)}
 
 
-def _hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _hash(path: str) -> str | None:
+    """Return the hash of a file, read again only if it was written since; None if there is no such file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        return None
+    version = (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
+    if (known := _known_hashes.get(path)) is not None and known[0] == version:
+        return known[1]
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    # A file that was just written may be written again before the clock of the file system moves.
+    if time.time_ns() - found.st_ctime_ns > _SETTLED_NS:
+        _known_hashes[path] = (version, digest)
+    return digest
+
+
+_SETTLED_NS = 2_000_000_000
+_known_hashes: dict[str, tuple[tuple[int, ...], str]] = {}
 
 
 def record(place: str | Path, *, num_kills: int) -> bool:

@@ -94,6 +94,24 @@ def test_a_module_of_the_users_counts_wherever_it_lies(
         del sys.modules["witness_far"]
 
 
+@pytest.mark.parametrize("settled_ns", [-1, proofs._SETTLED_NS], ids=["settled", "just written"])
+def test_a_file_that_was_hashed_is_hashed_again_once_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settled_ns: int
+) -> None:
+    monkeypatch.setattr(proofs, "_SETTLED_NS", settled_ns)
+    path = tmp_path / "module.py"
+    path.write_text("width = 8\n")
+    before, written = proofs._hash(str(path)), path.stat().st_ctime_ns
+    assert before == proofs._hash(str(path))
+    # One that was written within this tick of the file system's clock would look unchanged.
+    assert (str(path) in proofs._known_hashes) == (settled_ns < 0)
+    while path.stat().st_ctime_ns == written:
+        path.write_text("width = 9\n")
+    assert proofs._hash(str(path)) != before
+    path.unlink()
+    assert proofs._hash(str(path)) is None
+
+
 def test_what_starts_a_script_is_no_part_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
