@@ -109,7 +109,11 @@ app = typer.Typer(
 )
 
 ConfigFile = Annotated[
-    str, typer.Argument(metavar="CONFIG", help="A complete YAML file, or - for standard input.")
+    str,
+    typer.Argument(
+        metavar="CONFIG",
+        help="A YAML file, the name of a preset such as ppo, or - for standard input.",
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,

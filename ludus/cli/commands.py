@@ -25,11 +25,13 @@ def new(
 ) -> None:
     """Print a complete, commented config: ludus new supervised > my.yaml"""
     from ludus.cli.examples import list_examples
-    from ludus.config.registry import example_path
+    from ludus.config.registry import example_path, section_files
 
     load(plugin)
     if kind is None:
         list_examples()
+    elif kind in section_files():
+        pass_on(section_files()[kind].read_text(encoding="utf-8"))
     else:
         pass_on(example_path(kind).read_text(encoding="utf-8"))
 
@@ -40,8 +42,10 @@ def train(
     overrides: Overrides = None,
     root: Root = "runs",
     run: Annotated[
-        str | None, typer.Option("--run", help="The run's name; else the config's.")
+        str | None,
+        typer.Option("--run", help="The run's name; else the config's, numbered if it is taken."),
     ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="The same as seed=N.")] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -50,9 +54,26 @@ def train(
     from ludus.session.build import build_trainer
 
     load(plugin)
-    trainer = build_trainer(read_config(config, overrides or [], tell=tell))
+    changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    trainer = build_trainer(read_config(config, changes, tell=tell))
+    if run is None:
+        run = _numbered(root, trainer.config.name)
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+
+
+def _numbered(root: str, name: str) -> str:
+    """Return a name that no run has yet, and say so if it is not the config's."""
+    from ludus.store.directory import free_name, way_to_resume
+    from ludus.store.places import below
+
+    free = free_name(root, name)
+    if free != name:
+        taken = below(root, name)
+        tell(
+            f"{taken} is a run already (`{way_to_resume(taken)}`); this one is {below(root, free)}"
+        )
+    return free
 
 
 @app.command()

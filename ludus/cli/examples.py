@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ludus.config.registry import example_files, kinds
+from ludus.config.registry import example_files, kinds, section_files
 from ludus.show.terminal import say
 
 _SENTENCE = re.compile(r".*?\.(?=\s|$)")
@@ -23,6 +23,9 @@ def list_examples() -> None:
     say("\n".join(row(name) for name in known))
     say("and these are complete configs too, for other tasks or for other commands:")
     say("\n".join(row(name) for name in sorted(files) if name not in known))
+    say(
+        f"A name of these also prints its sections of every kind: {', '.join(sorted(section_files()))}"
+    )
 
 
 def _about(path: Path | None) -> str:

@@ -20,6 +20,7 @@ from ludus.config.base import (
     read_data,
     typed_file,
 )
+from ludus.config.bases import has_base
 from ludus.config.registry import is_program, kinds
 from ludus.config.sections import annotation_of, section_class, section_kinds
 from ludus.core.errors import ConfigError, nearest
@@ -30,6 +31,7 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     """Print the meaning of the given keys, or of all."""
     written = read_data(path)
     data = current(written, source=path)
+    base = str(written["base"]) if has_base(written) else None
     added = sorted({*key_paths(data)} - {*key_paths(written)})
     changed = change(data, overrides, source=path, tell=tell)
     config = typed_file(data, source=path, changed=changed)
@@ -47,14 +49,16 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
         if isinstance(value, _Unset):
             line.append(f"  (not set: {value.section} is null)", style="not bold dim")
         elif value is not _SECTION:
-            source = _source(name, path=path, added=added, changed=changed)
+            source = _source(name, path=path, base=base, added=added, changed=changed)
             line.append(f" = {_shown(value)}  ", style="not bold")
             line.append(f"(from {clean(source)})", style="not bold dim")
         console.print(line)
         console.print(Text(f"    {clean(meaning)}"))
 
 
-def _source(name: str, *, path: str, added: Sequence[str], changed: Sequence[str]) -> str:
+def _source(
+    name: str, *, path: str, base: str | None, added: Sequence[str], changed: Sequence[str]
+) -> str:
     """Return the source of a key's value."""
 
     def is_among(keys: Sequence[str]) -> bool:
@@ -62,7 +66,11 @@ def _source(name: str, *, path: str, added: Sequence[str], changed: Sequence[str
 
     if is_among(changed):
         return "the command line"
-    return f"the migration of {path}" if is_among(added) else path
+    if is_among(added):
+        if base is not None:
+            return f"the name of {path}" if name == "name" else f"the base {base}"
+        return f"the migration of {path}"
+    return path
 
 
 def _matches(name: str, key: str) -> bool:

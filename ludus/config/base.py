@@ -16,10 +16,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
 
 from ludus.config import migrations, strict_yaml
-from ludus.config.overrides import apply_overrides, is_length, key_paths, override
-from ludus.config.registry import example_path, find, is_program, kinds
+from ludus.config.bases import expand, has_base, is_preset
+from ludus.config.overrides import apply_overrides, is_length, key_paths, override, value_at
+from ludus.config.registry import example_path, find, is_program, kinds, shipped_names
 from ludus.config.sections import COMMAND_LINE, StrictConfig, listed, registered, validate
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, nearest
 
 __all__ = [
     "CheckpointSettings",
@@ -155,7 +156,8 @@ def current(data: object, *, source: str) -> dict[str, Any]:
         raise ConfigError(
             f"{source}: expected keys and values, found {found}; `ludus new KIND` prints a whole file"
         )
-    return migrations.migrate(copy.deepcopy(dict(data)), source=source)[0]
+    whole = expand(data, source=source) if has_base(data) else copy.deepcopy(dict(data))
+    return migrations.migrate(whole, source=source)[0]
 
 
 def typed(data: Mapping[str, Any], *, source: str, changed: Sequence[str] = ()) -> TrainerConfig:
@@ -218,7 +220,7 @@ def change(
         # The overrides contradict each other; validation refuses them as it would in a file.
         off = {}
     if off:
-        before = ", ".join(f"{path} (was {_at(data, path)})" for path in off)
+        before = ", ".join(f"{path} (was {value_at(data, path)})" for path in off)
         ends = f"{', '.join(lengths)} on the command line ends the run before these are due"
         tell(f"{ends}, so they are off: {before}")
     return [*changed, *(override(data, path, value) for path, value in off.items())]
@@ -233,22 +235,22 @@ def _unreached(data: Mapping[str, Any]) -> dict[str, Any]:
     return config.unreached()
 
 
-def _at(data: Mapping[str, Any], path: str) -> Any:
-    for part in path.split("."):
-        data = data[part]
-    return data
-
-
 def read_config(
     path: str | Path, overrides: Sequence[str] = (), *, tell: Tell = warnings.warn
 ) -> TrainerConfig:
     """Read a file, apply `key.path=value` overrides, and return the typed config.
 
+    The name of a preset stands for its file; with another task it gives the run its name.
     `tell` is called with a message on what an override changes besides its own key.
     """
     data = current(read_data(path), source=str(path))
     _check_trainer(data, str(path))
     changed = change(data, overrides, source=str(path), tell=tell)
+    same_task = ("name", "seed", "settings")
+    asked = changed[: len(overrides)]
+    is_same = all(key.split(".")[0] in same_task or is_length(key) for key in asked)
+    if is_preset(path) and not is_same and "name" not in asked:
+        data["name"] = str(path)
     return typed(data, source=str(path), changed=changed)
 
 
@@ -260,8 +262,9 @@ def given(config: object) -> Any:
 
 
 def read_data(path: str | Path) -> Any:
-    """Return the content of a config file, unchecked; `-` reads from standard input."""
-    path, limit = Path(path), strict_yaml.MAX_BYTES * 4 + 1
+    """Return the content of a config file or preset, unchecked; `-` reads from standard input."""
+    path = example_path(str(path)) if is_preset(path) else Path(path)
+    limit = strict_yaml.MAX_BYTES * 4 + 1
     try:
         if str(path) == "-":
             text = sys.stdin.buffer.read(limit)
@@ -279,8 +282,10 @@ def read_data(path: str | Path) -> Any:
     except FileNotFoundError:
         kind = path.stem if path.stem in kinds("trainer") else "KIND"
         written = path if path.suffix else f"{path}.yaml"
+        near = "" if path.suffix else f".{nearest(str(path), shipped_names())}"
+        what = "file" if path.suffix else "file or preset"
         raise ConfigError(
-            f"{path}: no such file; `ludus new {kind} > {written}` writes one"
+            f"{path}: no such {what}; `ludus new {kind} > {written}` writes one{near}"
         ) from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import difflib
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.config import families, key_names, strict_yaml
+from ludus.config.section_presets import section_of_kind
 from ludus.core.errors import ConfigError, nearest
 
 # Usual names of a trainer's length; a family declares others.
@@ -28,17 +30,48 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
     Return the paths of the changed keys, and a message for each override that changed none.
     """
     changed, wrong = [], []
-    for text in overrides:
+    for text in sorted(overrides, key=lambda text: not names_kind(text.partition("=")[0])):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             wrong.append(f"'{text}' is not an override; write key.path=value")
             continue
         try:
             parsed = strict_yaml.parse(value, source=f"override {key}")
-            changed.append(override(data, key.strip(), parsed))
+            changed.append(override(data, key.strip(), _as_count(parsed, key.strip(), data)))
         except ConfigError as error:
             wrong.append(str(error))
     return changed, wrong
+
+
+def names_kind(key: str) -> bool:
+    """Return whether a key is the kind of a section, which decides what other keys there are."""
+    return key.strip().replace("__", ".").endswith(".kind")
+
+
+def _as_count(value: object, key: str, data: Mapping[str, Any]) -> object:
+    """Return 1e5 as a whole number where the key holds one, or is a length that is null."""
+    if not isinstance(value, float) or not value.is_integer():
+        return value
+    paths = [path for path in key_paths(data) if f".{path}".endswith(f".{key}")]
+    present = [value_at(data, path) for path in paths]
+    is_whole = all(type(one) is int or (one is None and is_length(key)) for one in present)
+    return int(value) if present and is_whole else value
+
+
+def value_at(data: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path."""
+    for part in path.split("."):
+        data = data[part]
+    return data
+
+
+def nearest_path(path: str, data: Mapping[str, Any]) -> str:
+    """Return a suggestion for a path that is not in the data, after a space; or nothing."""
+    name = path.split(".")[-1]
+    places = [place for place in key_paths(data) if place.split(".")[-1] == name]
+    if places:
+        return f" Did you mean {' or '.join(map(repr, places))}?"
+    return _known_elsewhere(path, data, None) or _spelt_alike(path, name, data, data)
 
 
 def read_path(data: Mapping[str, Any], key: str) -> str:
@@ -112,6 +145,15 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
         meant = [f"{place}.initial"] if "initial" in present else others
         if meant:
             raise ConfigError(f"'{key}' is a section, not a number; the number is '{meant[0]}'")
+    if path[-1] == "kind" and len(path) > 1 and isinstance(value, str) and value != present:
+        filled = section_of_kind(path[-2], value, section)
+        if filled is not None:
+            section.clear()
+            section.update(filled)
+            above = ".".join(path[:-1])
+            rest = ", ".join(f"{k} {json.dumps(v)}" for k, v in filled.items() if k != "kind")
+            sys.stderr.write(f"ludus: {above} is {value} now{rest and ', with '}{rest}\n")
+            return above
     # A later override may change the value in place, and the value is the caller's.
     section[path[-1]] = copy.deepcopy(value)
     return place

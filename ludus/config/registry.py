@@ -26,6 +26,7 @@ _HERE = Path(__file__).parents[1]
 _REGISTERED: defaultdict[str, dict[str, type[Any]]] = defaultdict(dict)
 _EXAMPLES: dict[str, Path] = {}
 _SECTIONS: dict[str, str] = {}
+_SECTIONS_FOLDER = "sections"
 _loaded_entry_points = False
 loaded_plugins: list[str] = []
 """Modules that `load_plugin` has imported, for child processes to load as well."""
@@ -179,6 +180,20 @@ def _shipped() -> dict[str, Path]:
         path.stem: path
         for folder in folders
         for path in sorted([*folder.glob("*.yaml"), *folder.glob("*/*.yaml")])
+        if path.parent.name != _SECTIONS_FOLDER
+    }
+
+
+def shipped_names() -> list[str]:
+    """Return the name of every complete file that `example_path` knows, without importing anything."""
+    return sorted({*_shipped(), *_EXAMPLES})
+
+
+def section_files() -> dict[str, Path]:
+    """Return the file of presets of every category of sections that has one."""
+    folders = [_HERE.parent / "configs", _HERE / "configs"]
+    return {
+        path.stem: path for folder in folders for path in folder.glob(f"{_SECTIONS_FOLDER}/*.yaml")
     }
 
 

@@ -458,7 +458,7 @@ def test_a_linked_run_is_not_resumed_through_the_link(
 
 @pytest.mark.usefixtures("run")
 def test_an_existing_run_is_refused_with_the_way_out(call: Ludus, config: str) -> None:
-    told = call("train", config).refusal()
+    told = call("train", config, "--run", "small").refusal()
     assert "runs/small holds a run already" in told
     assert "`ludus resume runs/small`" in told
     assert "choose another name" in told
@@ -507,7 +507,7 @@ MISTAKES = {
     "data=[]": "'data' must be a section with a 'kind', one of: ",
     "batch_size=0": "'batch_size' must be greater than or equal to 1 (found 0)",
     "batch_size=010": "010 could mean two numbers; write 10",
-    "batch_size=1e3": "'batch_size' must be a whole number (found 1000.0)",
+    "batch_size=1.5e0": "'batch_size' must be a whole number (found 1.5)",
     "batch_size=": "'batch_size' must be a whole number (found null)",
     "batch_size=" + "9" * 5000: "a number of 5000 digits",
     f"batch_size={2**63}": "'batch_size' must be less than 9223372036854775808",
@@ -626,7 +626,7 @@ def test_a_file_that_is_no_config_is_told(call: Ludus, text: str, told: str) -> 
     ("path", "told"),
     [
         ("nope.yaml", "nope.yaml: no such file; `ludus new KIND > nope.yaml` writes one"),
-        ("dqn", "dqn: no such file; `ludus new dqn > dqn.yaml` writes one"),
+        ("dqm", "dqm: no such file or preset; `ludus new KIND > dqm.yaml` writes one. Did you mean 'dqn'?"),
         (".", ". is a directory; give the config file"),
         ("small.yaml/x", "small.yaml/x: cannot be read: Not a directory"),
         ("x" * 5000, "cannot be read: File name too long"),
