@@ -19,6 +19,15 @@ Model = Annotated[
     ),
 ]
 
+Script = Annotated[
+    str | None,
+    typer.Option(
+        "--script",
+        metavar="'train.py [ARGUMENT]...'",
+        help="The script that began the run, if it gave the network, the data or the env.",
+    ),
+]
+
 
 @app.command(name="eval")
 def evaluate(
@@ -31,6 +40,7 @@ def evaluate(
         int | None,
         typer.Option("--seed", min=0, help="Other episodes; else by the run's own seed."),
     ] = None,
+    script: Script = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -38,7 +48,7 @@ def evaluate(
     from ludus.cli import tasks
 
     load(plugin)
-    tasks.evaluate_run(run, as_json=json, model=model, episodes=episodes, seed=seed)
+    tasks.evaluate_run(run, as_json=json, model=model, episodes=episodes, seed=seed, script=script)
 
 
 @app.command()
@@ -50,13 +60,15 @@ def play(
     episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
     fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Frames per second.")] = 25.0,
     model: Model = "best",
+    script: Script = None,
     plugin: Plugin = None,
 ) -> None:
     """Film a policy of a run, by default the best: an animated GIF of one episode; games are printed."""
     from ludus.cli import tasks
 
     load(plugin)
-    film = tasks.play_run(run, Path(out) if out else None, episode=episode, fps=fps, model=model)
+    place = Path(out) if out else None
+    film = tasks.play_run(run, place, episode=episode, fps=fps, model=model, script=script)
     if film is not None:
         say(film)
 
@@ -68,13 +80,14 @@ def export(
         str | None, typer.Option("--out", help="The directory to write; else RUN/policy.")
     ] = None,
     model: Model = "best",
+    script: Script = None,
     plugin: Plugin = None,
 ) -> None:
     """Write a policy of a run, by default the best, to act by NumPy without torch or gymnasium."""
     from ludus.cli import tasks
 
     load(plugin)
-    say(tasks.export_run(run, Path(out) if out else None, model=model))
+    say(tasks.export_run(run, Path(out) if out else None, model=model, script=script))
 
 
 @app.command()

@@ -32,7 +32,7 @@ from ludus.session.begun import Begun, as_begun, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
-from ludus.supervised import build
+from ludus.supervised import build, loading
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import SplitDatasets, make_datasets, make_evaluators
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -65,6 +65,7 @@ class BaseTrainer(Trainer):
     derived: ClassVar[tuple[str, ...]] = ("datasets", "evaluators", "loaders", "_is_open")
     make_evaluator = staticmethod(build.evaluator_of)
     evaluation_job = build.SupervisedJob
+    kept = loading.kept
 
     def __init__(
         self,

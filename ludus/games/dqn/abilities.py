@@ -72,6 +72,14 @@ class RoleAbilities:
             for role, learner in self.seating.learners.items():
                 export_policy(path / role, self.game, role, "greedy", "q", learner.net)
 
+    def loaded(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> dict[str, ValuePlayer]:
+        """Return a greedy player for each trained role, with these weights."""
+        self.seating.load_weights(weights)
+        nets = {role: learner.net for role, learner in self.seating.learners.items()}
+        return {role: ValuePlayer(net.eval()) for role, net in nets.items()}
+
     def rho(self, **options: Any) -> dict[str, float]:
         """Return rho of every pair; raise ConfigError for a game whose end is not always the host's win."""
         if not self.game.host_wins_by_ending:

@@ -12,12 +12,13 @@ from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful, states
+from ludus.core.abilities import Supplied, made, ungiven
 from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
 from ludus.data.replay.pending import PendingData
 from ludus.games.export import export_policy
-from ludus.games.game import Moves
+from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
 from ludus.games.matches import told
@@ -86,12 +87,7 @@ class PPOTrainer(Trainer):
             self.config, self.run.files, max_steps, FusedPpoConfig.with_length
         )
         config = self.config
-        self.device = resolve_device(config.settings.device)
-        self.fused_game = game = make_game(config.game)
-        self.distribution = distribution_of(game.actions(game.roles[0]))
-        self.network = self._make_network()
-        self.ppo = PpoUpdate(config, game, self.network, self.distribution)
-        self.learner = self.ppo.learner
+        game = self._build_network()
         self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
         self.live = LiveGames(
             game, num_games=config.num_games, seed=config.seed, device=self.device
@@ -121,6 +117,17 @@ class PPOTrainer(Trainer):
             GUARD, self.ppo, evaluate=lambda run: self.evaluate(), take=self._take_metrics,
             weights=self.weights, judge=self.judge, rates=self._clock.log,
         )  # fmt: skip
+
+    def _build_network(self) -> FusedGame:
+        """Build the game, the network and its update, and return the game."""
+        config = self.config
+        self.device = resolve_device(config.settings.device)
+        self.fused_game = game = make_game(config.game)
+        self.distribution = distribution_of(game.actions(game.roles[0]))
+        self.network = self._make_network()
+        self.ppo = PpoUpdate(config, game, self.network, self.distribution)
+        self.learner = self.ppo.learner
+        return game
 
     def _make_network(self) -> nn.Module:
         config, game = self.config, self.fused_game
@@ -320,6 +327,21 @@ class PPOTrainer(Trainer):
         name = "held out" if seed is None else f"held out {seed}"
         with swapped_weights(self.learner, weights), self._spared() as player:
             return self.evaluation(player, games=episodes, name=name)
+
+    def kept(self, given: Supplied) -> PPOTrainer:
+        """Build the network alone, or take the one given, for weights that are loaded."""
+        if given.network is not None:
+            self.set_model(made(given.network))
+        elif "model" in given.by_script:
+            raise ungiven("network", self.config.name)
+        self._build_network()
+        return self
+
+    def loaded(self, weights: Mapping[str, Any], about: Mapping[str, Any]) -> Player:
+        """Return the network as a player of every role, with these weights."""
+        self.learner.load_weights(weights)
+        self.network.eval()
+        return PolicyPlayer(self.outputs, self.distribution, is_greedy=True)
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
         """Return one game of saved weights, move by move; against an opponent they play each role in turn."""

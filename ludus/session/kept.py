@@ -1,15 +1,14 @@
-"""Select the weights of a run that a command asks for; never others, and never damaged ones."""
+"""Find the weights of a run that are asked for by name; never others, and never damaged ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import CheckpointError, RunError
-from ludus.core.trainer import Trainer
+from ludus.core.run import Stateful
 from ludus.judge.judge import Judge
-from ludus.show.terminal import tell
 from ludus.store import checkpoint
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.checkpoint import Saved
@@ -17,19 +16,48 @@ from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from ludus.store.storage import Storage, is_safe_name
 
+Tell = Callable[[str], None]
 Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Saved weights and their note."""
 
 
-def as_first(trainer: Trainer, model: str) -> str:
-    """Return `best` if this names the best by the first score, else the given name."""
+def weights_in(
+    storage: Storage,
+    saved: Saved,
+    model: str,
+    *,
+    weights_of: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    tell: Tell,
+    is_last_best: bool = True,
+) -> tuple[str, Kept]:
+    """Return the source of the weights named `model`, the weights and their note.
+
+    `model` is best, best-<score>, last, the name of a runner-up, or the directory of a model. `saved` is the
+    newest checkpoint, at least its manifest, and `weights_of` finds the weights in the state of one. A run
+    without a best model gives its last; raises RunError instead if `is_last_best` is false.
+    """
+    if (found := best_of(storage, saved, model, tell=tell)) is not None:
+        return found
+    if model == "best" and not is_last_best:
+        raise RunError(
+            f"{storage.place} has no best model, for nothing has judged its models; take the newest weights"
+            " (model last), or one of its models by name"
+        )
+    if model in ("best", "last"):
+        last = last_of(storage, tell=tell)
+        return f"checkpoint {last.number}", (weights_of(last.state), {})
+    return model, model_at(storage, model)
+
+
+def as_first(parts: Mapping[str, Stateful], model: str) -> str:
+    """Return `best` if this names the best by the first score of a judge, else the given name."""
     if not model.startswith("best-"):
         return model
-    firsts = [part.first for part in trainer.parts().values() if isinstance(part, Judge)]
+    firsts = [part.first for part in parts.values() if isinstance(part, Judge)]
     return "best" if model in [f"best-{name}" for name in firsts] else model
 
 
-def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | None:
+def best_of(storage: Storage, saved: Saved, model: str, *, tell: Tell) -> tuple[str, Kept] | None:
     """Return a best model, or a runner-up by the name of its directory, with its source.
 
     A best model is read from its own directory, or from its published copy.
@@ -56,7 +84,7 @@ def best_of(storage: Storage, saved: Saved, model: str) -> tuple[str, Kept] | No
     return copy, read_model(storage, copy)
 
 
-def last_of(storage: Storage) -> Saved:
+def last_of(storage: Storage, *, tell: Tell) -> Saved:
     """Return the newest intact checkpoint; a damaged best model does not matter."""
     saved = checkpoint.read_newest(storage, damaged=tell, may_lose_best=True)
     assert saved is not None, "its manifest was read"
@@ -71,7 +99,10 @@ def model_at(storage: Storage, path: str) -> Kept:
         if is_safe_name(name) and storage.exists(f"{name}/model.json"):
             return read_model(storage, name)
     kept = ", ".join(sorted(storage.names("models"))) or "none"
-    raise RunError(
-        f"--model {path}: no model is kept there; give best, last, or the directory of a model (in"
-        f" {storage.place}/models: {kept})"
-    )
+    known = f"best, last, or the directory of a model (in {storage.place}/models: {kept})"
+    if Path(path).exists():
+        raise RunError(
+            f"model {path} is not one that ludus kept: a model is a directory of weights.safetensors and"
+            f" model.json; give {known}"
+        )
+    raise RunError(f"model {path}: no model is kept there; give {known}")
