@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -12,12 +13,12 @@ from ludus.active.models.candidates import Candidates
 from ludus.active.strategy import Strategy
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
-from ludus.core.abilities import Kept, Supplied
+from ludus.core.abilities import Kept, Program, Supplied
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Model
 from ludus.session.device import resolve_device
-from ludus.session.loading import prepare
-from ludus.supervised.loading import KeptModel, WeightsOf, as_model, given_model, on_device
+from ludus.session.prepared import prepare
+from ludus.supervised.loading import RebuiltModel, WeightsOf, as_model, given_model, on_device
 
 if TYPE_CHECKING:
     from ludus.active.trainers.active import ActiveTrainer
@@ -29,7 +30,7 @@ class KeptCandidates:
     def __init__(self, trainer: ActiveTrainer, candidates: Candidates) -> None:
         self._config, self._candidates = trainer.config, candidates
         self._whole: WeightsOf = lambda state: prepare(trainer).weights_of(state)
-        self._chosen = candidates.chosen
+        self._chosen, self._loaders = candidates.chosen, trainer.loaders
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights in a saved state that would be evaluated; its candidate is selected."""
@@ -38,12 +39,26 @@ class KeptCandidates:
 
     def loaded(self, weights: Mapping[str, Any], about: Mapping[str, Any]) -> nn.Module:
         """Return the network of the candidate named in the note, with these weights, in eval mode."""
+        return self._kept(about).loaded(weights, about)
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Mapping[str, Program]:
+        """Return the network of the candidate, with the first inputs of the pool."""
+        return self._kept(about).programs(weights, about)
+
+    def measure_others(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any], changes: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights on the data of the config with `key=value` changed."""
+        return self._kept(about).measure_others(weights, about, changes)
+
+    def _kept(self, about: Mapping[str, Any] = MappingProxyType({})) -> RebuiltModel:
         if isinstance(name := about.get("candidate"), str):
             self._chosen = self._candidates.place_of(name)
-        return self._kept().loaded(weights, about)
-
-    def _kept(self) -> KeptModel:
-        return KeptModel(self._config, self._candidates.models[self._chosen], self._whole)
+        return RebuiltModel(
+            self._config, self._candidates.models[self._chosen], self._whole, self._loaders
+        )
 
 
 def kept(trainer: ActiveTrainer, given: Supplied) -> Kept:

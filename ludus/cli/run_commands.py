@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -18,6 +19,15 @@ Model = Annotated[
         help="Which weights: the best, the best by a score, the last, or the directory of a model.",
     ),
 ]
+
+
+class ExportFormat(StrEnum):
+    """What `ludus export` writes."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+    ONNX = "onnx"
+
 
 Script = Annotated[
     str | None,
@@ -40,6 +50,14 @@ def evaluate(
         int | None,
         typer.Option("--seed", min=0, help="Other episodes; else by the run's own seed."),
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="KEY=VALUE",
+            help="Measure on other data: a changed key of the section data, such as path=new.csv.",
+        ),
+    ] = None,
     script: Script = None,
     plugin: Plugin = None,
     json: AsJson = False,
@@ -48,7 +66,9 @@ def evaluate(
     from ludus.cli import tasks
 
     load(plugin)
-    tasks.evaluate_run(run, as_json=json, model=model, episodes=episodes, seed=seed, script=script)
+    tasks.evaluate_run(
+        run, as_json=json, model=model, episodes=episodes, seed=seed, data=data or [], script=script
+    )
 
 
 @app.command()
@@ -77,17 +97,27 @@ def play(
 def export(
     run: RunDir,
     out: Annotated[
-        str | None, typer.Option("--out", help="The directory to write; else RUN/policy.")
+        str | None,
+        typer.Option(
+            "--out", help="Where to write; else RUN/policy, RUN/program.pt2 or RUN/program.onnx."
+        ),
     ] = None,
+    format_: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format", help="numpy: without torch; torch: a torch.export program; onnx: ONNX."
+        ),
+    ] = ExportFormat.NUMPY,
     model: Model = "best",
     script: Script = None,
     plugin: Plugin = None,
 ) -> None:
-    """Write a policy of a run, by default the best, to act by NumPy without torch or gymnasium."""
+    """Write what a run trained, by default the best, to use it without ludus: by NumPy, torch or ONNX."""
     from ludus.cli import tasks
 
     load(plugin)
-    say(tasks.export_run(run, Path(out) if out else None, model=model, script=script))
+    place = Path(out) if out else None
+    say(tasks.export_run(run, place, model=model, script=script, format_=format_.value))
 
 
 @app.command()

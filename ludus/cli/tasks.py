@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, Literal
 
-from ludus.cli.able import that_evaluates, that_exports, that_plays
+from ludus.cli.able import (
+    that_evaluates,
+    that_exports,
+    that_makes_programs,
+    that_measures_others,
+    that_plays,
+)
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
@@ -17,14 +23,18 @@ from ludus.core.abilities import Narrates, find_ability
 from ludus.core.errors import ConfigError
 from ludus.core.plan import check_plan, render
 from ludus.core.runtime import Result
+from ludus.nn.export.programs import SUFFIXES, Format, write_program
 from ludus.session.build import build_trainer
-from ludus.session.loading import KeptRun, prepare
+from ludus.session.prepared import PreparedRun, prepare
+from ludus.session.rebuilt import RebuiltRun
 from ludus.show.terminal import pass_on, say, tell, warn
 from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.outputs import check_file, write_file
 from ludus.store.places import is_url
 from ludus.store.strict_json import one_line
+
+ExportFormat = Format | Literal["numpy"]
 
 
 def result_json(result: Result) -> str:
@@ -98,7 +108,7 @@ def play_run(
     """
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    run = KeptRun.open(path, script=script, check=that_plays, tell=tell)
+    run = PreparedRun.open(path, script=script, tell=tell)
     is_told = find_ability(run.trainer, Narrates) is not None
     if is_told and out is not None:
         raise ConfigError(
@@ -108,6 +118,7 @@ def play_run(
     if not is_told:
         out = _place_in_run(path, "play.gif") if out is None else out
         check_file(out, is_film, what="a film")
+    that_plays(run.trainer)
     with run.prepared(model, that_plays) as chosen:
         if isinstance(chosen.one, Narrates):
             for lines in chosen.one.narrate(chosen.weights, episode):
@@ -119,13 +130,37 @@ def play_run(
 
 
 def export_run(
-    path: str, out: Path | None, *, model: str = "best", script: str | None = None
+    path: str,
+    out: Path | None,
+    *,
+    model: str = "best",
+    script: str | None = None,
+    format_: ExportFormat = "numpy",
 ) -> Path:
-    """Write a policy of a run for use without torch, and return its path."""
+    """Write what a run trained for use without ludus, and return the path."""
+    if format_ != "numpy":
+        return _export_programs(path, out, model=model, script=script, format_=format_)
     out = _place_in_run(path, "policy") if out is None else out
-    run = KeptRun.open(path, script=script, check=that_exports, tell=tell)
+    run = PreparedRun.open(path, script=script, check=that_exports, tell=tell)
     with run.prepared(model, that_exports) as chosen:
         chosen.one.export(chosen.weights, out)
+    return out
+
+
+def _export_programs(
+    path: str, out: Path | None, *, model: str, script: str | None, format_: Format
+) -> Path:
+    """Write each network of a run to a file: one to `out`, several to that directory, by name."""
+    suffix = SUFFIXES[format_]
+    out = _place_in_run(path, "program") if out is None else out
+    with RebuiltRun.open(path, script=script, tell=tell) as rebuilt:
+        making = that_makes_programs(rebuilt.kept, path)
+        programs = rebuilt.use(rebuilt.weights(model), making.programs)
+    is_one = [*programs] == [""]
+    if is_one and out.suffix != suffix:
+        out = out.with_name(f"{out.name}{suffix}")
+    for name, program in programs.items():
+        write_program(program, out if is_one else out / f"{name}{suffix}", format_)
     return out
 
 
@@ -136,18 +171,39 @@ def evaluate_run(
     model: str = "best",
     episodes: int | None = None,
     seed: int | None = None,
+    data: Sequence[str] = (),
     script: str | None = None,
 ) -> None:
-    """Evaluate a model of a run on data not used for training or selection, and print the metrics."""
-    run = KeptRun.open(path, script=script, check=that_evaluates, tell=tell)
+    """Evaluate a model of a run on data not used for training or selection, and print the metrics.
+
+    `data` are changes `key=value` of the section `data`, if the model is to be measured on others.
+    """
+    if data:
+        if episodes is not None or seed is not None:
+            raise ConfigError("--data are no episodes: --episodes and --seed do not apply")
+        with RebuiltRun.open(path, script=script, tell=tell) as rebuilt:
+            measuring = that_measures_others(rebuilt.kept, path)
+            named = rebuilt.weights(model)
+            metrics = rebuilt.use(
+                named, lambda weights, about: measuring.measure_others(weights, about, data)
+            )
+        _print_metrics(rebuilt, named.source, metrics, as_json=as_json)
+        return
+    run = PreparedRun.open(path, script=script, check=that_evaluates, tell=tell)
     with run.prepared(model, that_evaluates) as chosen:
-        metrics = dict(chosen.one.evaluate_weights(chosen.weights, episodes=episodes, seed=seed))
+        metrics = chosen.one.evaluate_weights(chosen.weights, episodes=episodes, seed=seed)
+    _print_metrics(run, chosen.source, metrics, as_json=as_json)
+
+
+def _print_metrics(
+    run: PreparedRun | RebuiltRun, source: str, metrics: Mapping[str, float], *, as_json: bool
+) -> None:
     storage, best = run.storage, run.saved.manifest.get("best")
     if as_json:
-        about = {"run_dir": storage.place, "model": chosen.source, "metrics": metrics, "best": best}
+        about = {"run_dir": storage.place, "model": source, "metrics": dict(metrics), "best": best}
         pass_on(one_line(about | summary(storage)) + "\n")
         return
-    say(f"{storage.place}: {chosen.source}")
+    say(f"{storage.place}: {source}")
     for name, value in metrics.items():
         say(f"  {name}  {value:.6g}")
 

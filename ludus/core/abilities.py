@@ -84,6 +84,40 @@ class Loads(Protocol):
 
 
 @runtime_checkable
+class MeasuresOthers(Kept, Protocol):
+    """Kept networks that can be measured on other data than the run's: `ludus eval RUN --data`."""
+
+    def measure_others(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any], changes: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights on the data of the config with `key=value` changed."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A network with the inputs that it is traced with."""
+
+    module: Any
+    """A torch network in eval mode."""
+    inputs: Mapping[str, Any]
+    """An example of each input by its name, a batch of two."""
+    output: str
+    """The name of the output."""
+    is_by_name: bool = False
+    """Whether `forward` takes the inputs by keyword."""
+
+
+@runtime_checkable
+class MakesPrograms(Kept, Protocol):
+    """Kept networks that can be traced: `ludus export --format torch|onnx`."""
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any], /
+    ) -> Mapping[str, Program]:
+        """Return what these weights compute, by the name of the role or agent; of only one the name is ''."""
+
+
+@runtime_checkable
 class Recalls(Protocol):
     """Has several networks that saved weights may belong to."""
 

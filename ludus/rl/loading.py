@@ -6,12 +6,13 @@ import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ludus.core.abilities import Supplied, made, ungiven
+from ludus.core.abilities import Program, Supplied, made, ungiven
 from ludus.core.errors import LudusError
 from ludus.envs.config import env_name, make_env
 from ludus.nn.swapped_weights import restored
 from ludus.rl.agent import Agent
 from ludus.rl.evaluation.env import EvaluationEnv
+from ludus.rl.export import policy_program
 from ludus.rl.policy import Policy
 from ludus.session.device import resolve_device
 
@@ -57,6 +58,13 @@ class KeptAgent:
         self._agent.load_weights(weights)
         make = functools.partial(make_env, self._section)
         return Policy(self._agent, self._spec, *self._spaces, make)
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Mapping[str, Program]:
+        """Return the greedy policy with these weights, from an observation to an action."""
+        self._agent.load_weights(weights)
+        return {"": policy_program(self._agent)}
 
 
 def kept(trainer: RLTrainer, given: Supplied) -> KeptAgent:

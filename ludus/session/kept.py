@@ -6,9 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ludus.config.base import TrainerConfig
+from ludus.config.registry import find
 from ludus.core.errors import CheckpointError, RunError
 from ludus.core.run import Stateful
 from ludus.judge.judge import Judge
+from ludus.session.resumption import refuse_edited
 from ludus.store import checkpoint
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.checkpoint import Saved
@@ -19,6 +22,16 @@ from ludus.store.storage import Storage, is_safe_name
 Tell = Callable[[str], None]
 Kept = tuple[Mapping[str, Any], Mapping[str, Any]]
 """Saved weights and their note."""
+
+
+def newest(path: str | Path, storage: Storage, config: TrainerConfig) -> Saved:
+    """Return the newest manifest of a run; raise RunError if there is none, or its config was edited."""
+    saved = checkpoint.told_last(storage)
+    if saved is None:
+        raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
+    if type(config) is find("trainer", config.kind).Config:
+        refuse_edited(storage, saved, config)
+    return saved
 
 
 def weights_in(
@@ -93,8 +106,8 @@ def last_of(storage: Storage, *, tell: Tell) -> Saved:
 
 def model_at(storage: Storage, path: str) -> Kept:
     """Return the model in a directory, given by its path or by its name in the run."""
-    if (folder := Path(path).resolve()).joinpath("model.json").is_file():
-        return read_model(LocalStorage(folder.parent), folder.name)
+    if Path(path, "model.json").is_file():
+        return model_in(Path(path))
     for name in (path.rstrip("/"), f"models/{path.rstrip('/')}"):
         if is_safe_name(name) and storage.exists(f"{name}/model.json"):
             return read_model(storage, name)
@@ -106,3 +119,9 @@ def model_at(storage: Storage, path: str) -> Kept:
             f" model.json; give {known}"
         )
     raise RunError(f"model {path}: no model is kept there; give {known}")
+
+
+def model_in(folder: Path) -> Kept:
+    """Return the model in a directory of this machine."""
+    whole = folder.resolve()
+    return read_model(LocalStorage(whole.parent), whole.name)

@@ -10,6 +10,7 @@ from typing import Any
 from ludus.config import registry
 from ludus.core.errors import RunError
 from ludus.session.fingerprint import source_hash
+from ludus.store.directory import script_name
 from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
 
@@ -17,11 +18,12 @@ KEY = "plugin_files"
 """Field of run.json: the file of each plugin and its digest."""
 
 
-def plugins_for_note() -> dict[str, Any]:
-    """Return the fields of run.json about the plugins that are loaded."""
+def code_for_note() -> dict[str, Any]:
+    """Return the fields of run.json about the script that runs and the plugins that are loaded."""
     names = list(registry.loaded_plugins)
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
     return {
+        "script": script_name(),
         "plugins": names,
         KEY: {
             name: {"path": str(Path(file).resolve()), "digest": source_hash(Path(file))}

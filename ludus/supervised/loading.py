@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
-from ludus.core.abilities import Kept, Supplied, made, ungiven
+from ludus.core.abilities import Kept, Program, Supplied, made, ungiven
 from ludus.core.errors import ConfigError
 from ludus.nn.model import Model
 from ludus.nn.precision import lower_weights
 from ludus.session.device import resolve_device
-from ludus.session.loading import prepare
+from ludus.session.prepared import prepare
+from ludus.supervised import other_data, traced
 from ludus.supervised.config import SupervisedConfig
 
 if TYPE_CHECKING:
@@ -23,12 +25,19 @@ if TYPE_CHECKING:
 WeightsOf = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
-class KeptModel:
+class RebuiltModel:
     """A model with no data and no optimizer."""
 
-    def __init__(self, config: SupervisedConfig, model: Model, whole: WeightsOf) -> None:
+    def __init__(
+        self,
+        config: SupervisedConfig,
+        model: Model,
+        whole: WeightsOf,
+        loaders: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         """`whole` finds the evaluated weights in a state with the help of the prepared trainer."""
         self._config, self._model, self._whole = config, model, whole
+        self._loaders = loaders
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights in a saved state that would be evaluated."""
@@ -40,6 +49,21 @@ class KeptModel:
         weights: dict[str, Tensor] = dict(state["model"])
         means = state["update"].get("ema") or {}
         return weights | {name: mean.to(weights[name].dtype) for name, mean in means.items()}
+
+    def measure_others(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any], changes: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights on the data of the config with `key=value` changed."""
+        return other_data.evaluator(self._config, self._model, changes).measure(
+            self._model, weights
+        )
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Mapping[str, Program]:
+        """Return the network with these weights, and the first inputs of its training data."""
+        self._model.load_state_dict(weights)
+        return {"": traced.program(self._config, self._model, self._loaders)}
 
     def loaded(self, weights: Mapping[str, Any], about: Mapping[str, Any]) -> nn.Module:
         """Return the network with these weights, in eval mode."""
@@ -89,6 +113,9 @@ def kept(trainer: BaseTrainer, given: Supplied) -> Kept:
         if config.model is None:
             raise ConfigError("'model' is null and no network was given; give one (network=...)")
         model = Model(config.model, loss=config.loss)
-    return KeptModel(
-        config, on_device(config, model), lambda state: prepare(trainer).weights_of(state)
+    return RebuiltModel(
+        config,
+        on_device(config, model),
+        lambda state: prepare(trainer).weights_of(state),
+        trainer.loaders,
     )

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful, states
-from ludus.core.abilities import Supplied, made, ungiven
+from ludus.core.abilities import Program, Supplied, made, ungiven
 from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
 from ludus.data.replay.pending import PendingData
-from ludus.games.export import export_policy
+from ludus.games.export import export_policy, policy_program
 from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
@@ -343,6 +343,13 @@ class PPOTrainer(Trainer):
         self.network.eval()
         return PolicyPlayer(self.outputs, self.distribution, is_greedy=True)
 
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Mapping[str, Program]:
+        """Return the greedy policy with these weights, from an observation to a move."""
+        self.learner.load_weights(weights)
+        return {"": policy_program(*self._policy_to_export())}
+
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
         """Return one game of saved weights, move by move; against an opponent they play each role in turn."""
         # Played to its end before the lines are read, so that nothing happens between two moves.
@@ -365,6 +372,10 @@ class PPOTrainer(Trainer):
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write saved weights to act with NumPy alone; legal moves are given as masks."""
+        with swapped_weights(self.learner, weights):
+            export_policy(path, *self._policy_to_export())
+
+    def _policy_to_export(self) -> tuple[FusedGame, str, Kind, str, nn.Module]:
         if not acts_by_its_policy(self.network):
             raise LudusError(
                 f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"
@@ -375,8 +386,7 @@ class PPOTrainer(Trainer):
         has_moves = isinstance(game.actions(role), Moves)
         kind: Kind = "categorical" if has_moves else "gaussian"
         head = "logits" if has_moves else "mean"
-        with swapped_weights(self.learner, weights):
-            export_policy(path, game, role, kind, head, self.network.policy)
+        return game, role, kind, head, self.network.policy
 
 
 class Undo:
