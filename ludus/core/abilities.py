@@ -50,7 +50,7 @@ class Supplied:
 
 def is_maker(given: object) -> bool:
     """Return whether this is a function that makes a network, and not itself one, which is called too."""
-    return callable(given) and not hasattr(given, "state_dict")
+    return isinstance(given, type) or (callable(given) and not hasattr(given, "state_dict"))
 
 
 def made(network: object) -> object:

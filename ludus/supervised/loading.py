@@ -90,7 +90,7 @@ def as_model(network: object) -> Model:
         return found
     if not isinstance(found, nn.Module):
         raise ConfigError(
-            f"network was given a {type(network).__name__}; give a torch network, or a function without"
+            f"network was given a {type(found).__name__}; give a torch network, or a function without"
             " arguments that makes one"
         )
     return Model(found)

@@ -90,6 +90,7 @@ def _as_torch(program: Program, exported: Any) -> bytes:
 
 def _as_onnx(program: Program, exported: Any) -> bytes:
     """Return the bytes of an ONNX file."""
+    _flatten_contiguous(exported)
     options: dict[str, Any] = {
         "input_names": list(program.inputs),
         "output_names": [program.output],
@@ -111,6 +112,18 @@ def _as_onnx(program: Program, exported: Any) -> bytes:
         return path.read_bytes()
 
 
+def _flatten_contiguous(exported: Any) -> None:
+    """Let every flatten read contiguous memory: of images in channels-last order it would become a view."""
+    graph = exported.graph_module.graph
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.flatten.using_ints):
+        with graph.inserting_before(node):
+            options = {"memory_format": torch.contiguous_format}
+            copied = graph.call_function(torch.ops.aten.clone.default, (node.args[0],), options)
+        copied.meta = dict(node.args[0].meta)
+        node.args = (copied, *node.args[1:])
+    exported.graph_module.recompile()
+
+
 def _no_onnx(program: Program, error: Exception) -> LudusError:
     """Return the error for a network that ONNX cannot express."""
     if operator := _OPERATOR.search(str(error)):
@@ -118,7 +131,8 @@ def _no_onnx(program: Program, error: Exception) -> LudusError:
             f"the network {_name(program)} computes {operator[1]}, for which ONNX has no operator; export it"
             " with --format torch, or compute it otherwise"
         )
-    lines = [line for line in str(error).split("\n") if "Error" in line or "error" in line]
+    # The summary names the innermost error; the lines before it are advice on reporting bugs.
+    lines = [line for line in str(error).split("\n") if line.startswith("<class ")]
     line = (lines or str(error).split("\n"))[0].strip()
     return LudusError(
         f"the network {_name(program)} cannot be written as ONNX: {line[:300]}; export it with --format torch"
