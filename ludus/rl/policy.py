@@ -64,11 +64,11 @@ class Policy:
     def predict(
         self,
         observation: object,
-        state: Any = None,
+        state: object = None,
         episode_start: object = None,
         deterministic: bool = True,
         action_masks: NDArray[np.bool_] | None = None,
-    ) -> tuple[NDArray[Any], Any]:
+    ) -> tuple[NDArray[Any], object]:
         """Return the action and the state, as Stable-Baselines3 and sb3-contrib's MaskablePPO do.
 
         `state` is returned as it is and `episode_start` is not read: no agent of ludus has a memory.

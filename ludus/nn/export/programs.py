@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch.export import ExportedProgram
 
 from ludus.config.optional import optional
 from ludus.core.abilities import Program
@@ -59,7 +60,7 @@ def _quietly() -> Iterator[None]:
         logging.disable(before)
 
 
-def _exported(program: Program) -> Any:
+def _exported(program: Program) -> ExportedProgram:
     """Return the torch.export program of a network."""
     batch, inputs = torch.export.Dim("batch"), program.inputs
     shapes = {name: {0: batch} for name in inputs}
@@ -81,14 +82,14 @@ def _name(program: Program) -> str:
     return type(program.module).__name__
 
 
-def _as_torch(program: Program, exported: Any) -> bytes:
+def _as_torch(program: Program, exported: ExportedProgram) -> bytes:
     """Return the bytes of a .pt2 file."""
     out = io.BytesIO()
     torch.export.save(exported, out, extra_files={_MARK: _PRODUCER})
     return out.getvalue()
 
 
-def _as_onnx(program: Program, exported: Any) -> bytes:
+def _as_onnx(program: Program, exported: ExportedProgram) -> bytes:
     """Return the bytes of an ONNX file."""
     _flatten_contiguous(exported)
     options: dict[str, Any] = {
@@ -112,7 +113,7 @@ def _as_onnx(program: Program, exported: Any) -> bytes:
         return path.read_bytes()
 
 
-def _flatten_contiguous(exported: Any) -> None:
+def _flatten_contiguous(exported: ExportedProgram) -> None:
     """Let every flatten read contiguous memory: of images in channels-last order it would become a view."""
     graph = exported.graph_module.graph
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.flatten.using_ints):
@@ -154,4 +155,7 @@ def _is_onnx(path: Path) -> bool:
 
 _IS_OURS: Mapping[Format, Callable[[Path], bool]] = {"torch": _is_torch, "onnx": _is_onnx}
 _WHAT: Mapping[Format, str] = {"torch": "a torch program", "onnx": "an ONNX file"}
-_WRITE: Mapping[Format, Callable[[Program, Any], bytes]] = {"torch": _as_torch, "onnx": _as_onnx}
+_WRITE: Mapping[Format, Callable[[Program, ExportedProgram], bytes]] = {
+    "torch": _as_torch,
+    "onnx": _as_onnx,
+}
