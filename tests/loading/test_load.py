@@ -258,3 +258,11 @@ def test_a_run_that_keeps_no_weights_names_the_run_that_does(root: Path, tmp_pat
     ludus.build_trainer(config.replace(**quiet)).fit(root=str(tmp_path), name="tests")
     with pytest.raises(LudusError, match=r"keeps no weights of its own.*small; give that run"):
         ludus.load(tmp_path / "tests")
+
+
+def test_a_run_in_an_object_store_is_loaded_by_its_place(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    trainer: Any = ludus.build_trainer(small_config(ema_decay=None))
+    trainer.fit(root="memory://loading", name="small")
+    assert torch.equal(loaded("memory://loading/small", "last"), outputs(trainer))
+    assert torch.equal(loaded("small", "last", root="memory://loading"), outputs(trainer))
