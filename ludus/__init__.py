@@ -76,10 +76,12 @@ if TYPE_CHECKING:
         StepProcessorBase as StepProcessorBase,
     )
     from ludus.rl.export import export_policy as export_policy
+    from ludus.rl.policy import Policy as Policy
     from ludus.rl.sampling.sampler import SyncSampler as SyncSampler
     from ludus.rl.step_trainer import StepRLTrainer as StepRLTrainer
     from ludus.rl.trainer import RLTrainer as RLTrainer
     from ludus.session.build import build_trainer as build_trainer
+    from ludus.session.loading import load as load
     from ludus.session.logger import Logger as Logger
     from ludus.session.record import Record as Record
     from ludus.show.progress import (

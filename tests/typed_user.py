@@ -254,3 +254,7 @@ def main() -> None:
     assert_type(ludus.StepRLTrainer.build("dqn.yaml").train(agent, recorder), ludus.Result)
     assert_type(ludus.build_trainer("walk.yaml"), core.Trainer)
     assert_type(ludus.open_storage("runs/typed"), ludus.Storage)
+    policy = ludus.load("typed", "last", expected=ludus.Policy)
+    assert_type(policy, ludus.Policy)
+    assert_type(policy.predict([0.0])[0], NDArray[Any])
+    assert_type(ludus.load("typed", network=lambda: nn.Linear(2, 2), expected=nn.Module), nn.Module)

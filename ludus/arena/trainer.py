@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import torch
 
+from ludus.arena import loading
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.analyser import AnalysedRollouts
 from ludus.arena.build import build_scenario_instance
@@ -151,6 +152,7 @@ class TensorDictTrainer(Trainer):
     built_by_fit: ClassVar[tuple[str, ...]] = ("scenario_instance", "agents", "device")
     """The attributes that exist from the beginning of `fit` on."""
 
+    kept = loading.kept
     pretraining: Pretraining | None = None
     scenario_instance: ScenarioInstance
     watched: AnalysedRollouts
@@ -171,13 +173,17 @@ class TensorDictTrainer(Trainer):
         super().prepare(max_steps=max_steps)
         self._build()
 
-    def _build(self) -> None:
+    def built_agents(self) -> CombinedAgents:
+        """Build the scenario instance, and return its agents in eval mode."""
         self.device = resolve_device(self.config.settings.device)
         if self.given_instance is not None:
             check_given(self.given_instance, self.config)
         self.scenario_instance = self.given_instance or self._make_instance()
         self.agents: CombinedAgents = self.scenario_instance.agents
-        self.agents.eval()
+        return self.agents.eval()
+
+    def _build(self) -> None:
+        self.built_agents()
         self._loading = Loading(self.config, self.agents)
         self._loading.check(self.run)
 

@@ -8,6 +8,9 @@ from ludus.core.abilities import (
     Evaluates,
     Exports,
     KeepsWeights,
+    Kept,
+    MakesPrograms,
+    MeasuresOthers,
     NamesRun,
     Narrates,
     Plays,
@@ -29,6 +32,26 @@ def that_evaluates(trainer: Trainer) -> Evaluates:
     return able
 
 
+def that_measures_others(kept: Kept, path: str) -> MeasuresOthers:
+    """Return kept networks that can be measured on other data; raise LudusError if they cannot."""
+    if not isinstance(kept, MeasuresOthers):
+        raise LudusError(
+            f"{path} was not trained on a data set, so --data does not apply; --seed evaluates it in other"
+            " episodes"
+        )
+    return kept
+
+
+def that_makes_programs(kept: Kept, path: str) -> MakesPrograms:
+    """Return kept networks that can be traced; raise LudusError if they cannot."""
+    if not isinstance(kept, MakesPrograms):
+        raise LudusError(
+            f"what {path} trained takes no plain tensors, so it is no program for torch or ONNX; ludus.load"
+            " returns its networks"
+        )
+    return kept
+
+
 def that_plays(trainer: Trainer) -> Plays | Narrates:
     """Return what plays; raise LudusError unless the trainer can film or print a game."""
     able: Plays | Narrates | None = find_ability(trainer, Plays) or find_ability(trainer, Narrates)
@@ -41,8 +64,12 @@ def that_exports(trainer: Trainer) -> Exports:
     """Return what exports; raise LudusError unless the trainer's weights can run without torch."""
     if (able := find_ability(trainer, Exports)) is None:
         has_weights = find_ability(trainer, KeepsWeights) is not None
-        weights = "its weights are in models/" if has_weights else "it keeps no weights"
-        raise _refused(trainer, "export", f"cannot be exported; {weights}")
+        weights = (
+            "--format torch or onnx writes its network, and its weights are in models/"
+            if has_weights
+            else "it keeps no weights"
+        )
+        raise _refused(trainer, "export", f"cannot be exported to NumPy; {weights}")
     return able
 
 

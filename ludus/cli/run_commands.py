@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +21,24 @@ Model = Annotated[
 ]
 
 
+class ExportFormat(StrEnum):
+    """What `ludus export` writes."""
+
+    NUMPY = "numpy"
+    TORCH = "torch"
+    ONNX = "onnx"
+
+
+Script = Annotated[
+    str | None,
+    typer.Option(
+        "--script",
+        metavar="'train.py [ARGUMENT]...'",
+        help="The script that began the run, if it gave the network, the data or the env.",
+    ),
+]
+
+
 @app.command(name="eval")
 def evaluate(
     run: RunDir,
@@ -31,6 +50,15 @@ def evaluate(
         int | None,
         typer.Option("--seed", min=0, help="Other episodes; else by the run's own seed."),
     ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            metavar="KEY=VALUE",
+            help="Measure on other data: a changed key of the section data, such as path=new.csv.",
+        ),
+    ] = None,
+    script: Script = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -38,7 +66,9 @@ def evaluate(
     from ludus.cli import tasks
 
     load(plugin)
-    tasks.evaluate_run(run, as_json=json, model=model, episodes=episodes, seed=seed)
+    tasks.evaluate_run(
+        run, as_json=json, model=model, episodes=episodes, seed=seed, data=data or [], script=script
+    )
 
 
 @app.command()
@@ -50,13 +80,15 @@ def play(
     episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
     fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Frames per second.")] = 25.0,
     model: Model = "best",
+    script: Script = None,
     plugin: Plugin = None,
 ) -> None:
     """Film a policy of a run, by default the best: an animated GIF of one episode; games are printed."""
     from ludus.cli import tasks
 
     load(plugin)
-    film = tasks.play_run(run, Path(out) if out else None, episode=episode, fps=fps, model=model)
+    place = Path(out) if out else None
+    film = tasks.play_run(run, place, episode=episode, fps=fps, model=model, script=script)
     if film is not None:
         say(film)
 
@@ -65,16 +97,27 @@ def play(
 def export(
     run: RunDir,
     out: Annotated[
-        str | None, typer.Option("--out", help="The directory to write; else RUN/policy.")
+        str | None,
+        typer.Option(
+            "--out", help="Where to write; else RUN/policy, RUN/program.pt2 or RUN/program.onnx."
+        ),
     ] = None,
+    format_: Annotated[
+        ExportFormat,
+        typer.Option(
+            "--format", help="numpy: without torch; torch: a torch.export program; onnx: ONNX."
+        ),
+    ] = ExportFormat.NUMPY,
     model: Model = "best",
+    script: Script = None,
     plugin: Plugin = None,
 ) -> None:
-    """Write a policy of a run, by default the best, to act by NumPy without torch or gymnasium."""
+    """Write what a run trained, by default the best, to use it without ludus: by NumPy, torch or ONNX."""
     from ludus.cli import tasks
 
     load(plugin)
-    say(tasks.export_run(run, Path(out) if out else None, model=model))
+    place = Path(out) if out else None
+    say(tasks.export_run(run, place, model=model, script=script, format_=format_.value))
 
 
 @app.command()

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, TypeVar
+from typing import Any, Literal
 
-from ludus.cli.able import that_evaluates, that_exports, that_plays
+from ludus.cli.able import (
+    that_evaluates,
+    that_exports,
+    that_makes_programs,
+    that_measures_others,
+    that_plays,
+)
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
-from ludus.cli.weights import as_first, best_of, last_of, model_at
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, current, read_data, typed_file
 from ludus.config.overrides import key_paths
-from ludus.core.abilities import KeepsWeights, Narrates, Recalls, find_ability
-from ludus.core.errors import ConfigError, RunError
+from ludus.core.abilities import Narrates, find_ability
+from ludus.core.errors import ConfigError
 from ludus.core.plan import check_plan, render
 from ludus.core.runtime import Result
-from ludus.core.trainer import Trainer
-from ludus.session.build import build_trainer, rebuild_trainer
-from ludus.session.device import Compute
-from ludus.session.logger import Logger
-from ludus.session.resumption import refuse_edited
-from ludus.show.terminal import pass_on, say, warn
-from ludus.store import checkpoint, directory
+from ludus.nn.export.programs import SUFFIXES, Format, write_program
+from ludus.session.build import build_trainer
+from ludus.session.prepared import PreparedRun, prepare
+from ludus.session.rebuilt import RebuiltRun
+from ludus.show.terminal import pass_on, say, tell, warn
+from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.outputs import check_file, write_file
 from ludus.store.places import is_url
-from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
 
-A = TypeVar("A", bound=KeepsWeights)
+ExportFormat = Format | Literal["numpy"]
 
 
 def result_json(result: Result) -> str:
@@ -75,57 +77,12 @@ def print_result(result: Result, *, is_silent: bool) -> None:
         say(f"to go on: {directory.way_to_resume(str(result.run_dir))}")
 
 
-def prepared(config: TrainerConfig) -> Trainer:
-    """Return the trainer of a config, prepared but not started."""
-    trainer = build_trainer(config)
-    trainer.set_logger(Logger(Logger.Config(backends=[])))
-    trainer.services.seed(trainer.config)
-    trainer.prepare(max_steps=None)
-    return trainer
-
-
 def render_plan(config: TrainerConfig) -> str:
     """Return the plan of a config as a tree."""
-    trainer = prepared(config)
+    trainer = prepare(build_trainer(config))
     plan = trainer.plan()
     check_plan(plan, trainer.run.counters)
     return render(plan)
-
-
-@contextlib.contextmanager
-def _with_weights(
-    path: str, model: str, able: Callable[[Trainer], A]
-) -> Iterator[tuple[A, Mapping[str, Any], Storage, dict[str, Any] | None, str]]:
-    """Yield the prepared trainer of a run, the chosen weights, the storage, its best model and their source.
-
-    `able` refuses a trainer that cannot do what is asked, before anything is built.
-
-    `model` is best, best-<score>, which for the first score is the best itself, last, or the directory
-    of a model; a run without a best model gives its last.
-    """
-    trainer, storage = rebuild_trainer(path, [], is_for_weights=True)
-    able(trainer)
-    saved = checkpoint.last_manifest(storage)
-    if saved is None:
-        raise RunError(f"{path} has no checkpoint yet; let it run until it has saved one")
-    refuse_edited(storage, saved, trainer.config)
-    with Compute.of(trainer.config):
-        ready = prepared(trainer.config)
-        try:
-            model = as_first(ready, model)
-            about: Mapping[str, Any] = {}
-            if (found := best_of(storage, saved, model)) is not None:
-                source, (weights, about) = found
-            elif model in ("best", "last"):
-                last = last_of(storage)
-                source, weights = f"checkpoint {last.number}", able(ready).weights_of(last.state)
-            else:
-                source, (weights, about) = model, model_at(storage, model)
-            if about and (recalls := find_ability(ready, Recalls)) is not None:
-                recalls.recall(about)
-            yield able(ready), weights, storage, saved.manifest.get("best"), source
-        finally:
-            ready.close()
 
 
 def _place_in_run(path: str, name: str) -> Path:
@@ -137,7 +94,13 @@ def _place_in_run(path: str, name: str) -> Path:
 
 
 def play_run(
-    path: str, out: Path | None, *, episode: int, fps: float, model: str = "best"
+    path: str,
+    out: Path | None,
+    *,
+    episode: int,
+    fps: float,
+    model: str = "best",
+    script: str | None = None,
 ) -> Path | None:
     """Write a film of one episode with some weights of a run, and return its path.
 
@@ -145,7 +108,8 @@ def play_run(
     """
     if out is not None and out.suffix.lower() != ".gif":
         raise ConfigError(f"--out {out}: a film is written as GIF; end the name with .gif")
-    is_narrated = find_ability(trainer_of(path), Narrates) is not None
+    run = PreparedRun.open(path, script=script, tell=tell)
+    is_narrated = find_ability(run.trainer, Narrates) is not None
     if is_narrated and out is not None:
         raise ConfigError(
             f"--out {out}: games of this run are printed, not filmed; omit --out, or write"
@@ -154,26 +118,49 @@ def play_run(
     if not is_narrated:
         out = _place_in_run(path, "play.gif") if out is None else out
         check_file(out, is_film, what="a film")
-    with _with_weights(path, model, that_plays) as (trainer, weights, *_):
-        if isinstance(trainer, Narrates):
-            for lines in trainer.narrate(weights, episode):
+    that_plays(run.trainer)
+    with run.prepared(model, that_plays) as chosen:
+        if isinstance(chosen.one, Narrates):
+            for lines in chosen.one.narrate(chosen.weights, episode):
                 say(lines)
             return None
         assert out is not None
-        write_gif(out, trainer.film(weights, episode, fps), fps=fps)
+        write_gif(out, chosen.one.film(chosen.weights, episode, fps), fps=fps)
     return out
 
 
-def trainer_of(path: str) -> Trainer:
-    """Return the trainer of a run, not prepared."""
-    return rebuild_trainer(path, [], is_for_weights=True)[0]
-
-
-def export_run(path: str, out: Path | None, *, model: str = "best") -> Path:
-    """Write a policy of a run for use without torch, and return its path."""
+def export_run(
+    path: str,
+    out: Path | None,
+    *,
+    model: str = "best",
+    script: str | None = None,
+    format_: ExportFormat = "numpy",
+) -> Path:
+    """Write what a run trained for use without ludus, and return the path."""
+    if format_ != "numpy":
+        return _export_programs(path, out, model=model, script=script, format_=format_)
     out = _place_in_run(path, "policy") if out is None else out
-    with _with_weights(path, model, that_exports) as (trainer, weights, *_):
-        trainer.export(weights, out)
+    run = PreparedRun.open(path, script=script, check=that_exports, tell=tell)
+    with run.prepared(model, that_exports) as chosen:
+        chosen.one.export(chosen.weights, out)
+    return out
+
+
+def _export_programs(
+    path: str, out: Path | None, *, model: str, script: str | None, format_: Format
+) -> Path:
+    """Write each network of a run to a file: one to `out`, several to that directory, by name."""
+    suffix = SUFFIXES[format_]
+    out = _place_in_run(path, "program") if out is None else out
+    with RebuiltRun.open(path, script=script, tell=tell) as rebuilt:
+        making = that_makes_programs(rebuilt.kept, path)
+        programs = rebuilt.use(rebuilt.weights(model), making.programs)
+    is_one = [*programs] == [""]
+    if is_one and out.suffix != suffix:
+        out = out.with_name(f"{out.name}{suffix}")
+    for name, program in programs.items():
+        write_program(program, out if is_one else out / f"{name}{suffix}", format_)
     return out
 
 
@@ -184,12 +171,36 @@ def evaluate_run(
     model: str = "best",
     episodes: int | None = None,
     seed: int | None = None,
+    data: Sequence[str] = (),
+    script: str | None = None,
 ) -> None:
-    """Evaluate a model of a run on data not used for training or selection, and print the metrics."""
-    with _with_weights(path, model, that_evaluates) as (ready, kept, storage, best, source):
-        metrics = dict(ready.evaluate_weights(kept, episodes=episodes, seed=seed))
+    """Evaluate a model of a run on data not used for training or selection, and print the metrics.
+
+    `data` are changes `key=value` of the section `data`, if the model is to be measured on others.
+    """
+    if data:
+        if episodes is not None or seed is not None:
+            raise ConfigError("--data are no episodes: --episodes and --seed do not apply")
+        with RebuiltRun.open(path, script=script, tell=tell) as rebuilt:
+            measuring = that_measures_others(rebuilt.kept, path)
+            named = rebuilt.weights(model)
+            metrics = rebuilt.use(
+                named, lambda weights, about: measuring.measure_others(weights, about, data)
+            )
+        _print_metrics(rebuilt, named.source, metrics, as_json=as_json)
+        return
+    run = PreparedRun.open(path, script=script, check=that_evaluates, tell=tell)
+    with run.prepared(model, that_evaluates) as chosen:
+        metrics = chosen.one.evaluate_weights(chosen.weights, episodes=episodes, seed=seed)
+    _print_metrics(run, chosen.source, metrics, as_json=as_json)
+
+
+def _print_metrics(
+    run: PreparedRun | RebuiltRun, source: str, metrics: Mapping[str, float], *, as_json: bool
+) -> None:
+    storage, best = run.storage, run.saved.manifest.get("best")
     if as_json:
-        about = {"run_dir": storage.place, "model": source, "metrics": metrics, "best": best}
+        about = {"run_dir": storage.place, "model": source, "metrics": dict(metrics), "best": best}
         pass_on(one_line(about | summary(storage)) + "\n")
         return
     say(f"{storage.place}: {source}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.metadata
 import inspect
+import sys
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
@@ -198,25 +199,48 @@ def section_files() -> dict[str, Path]:
 
 
 def load_plugin(module: str) -> None:
-    """Import a user's module, so that its kinds are registered."""
-    if not all(word.isidentifier() for word in module.split(".")) or module.endswith(".py"):
+    """Import a user's module, so that its kinds are registered: `my_plugin`, or the file `./my_plugin.py`.
+
+    The folder of such a file is added to the import path, as Python does for a script.
+    """
+    given, file = module, Path(module).absolute() if module.endswith(".py") else None
+    if file is not None:
+        module = _module_of(file, given)
+    if not all(word.isidentifier() for word in module.split(".")):
         raise ConfigError(
-            f"--plugin {module}: not the name of a module; for a file my_plugin.py give my_plugin"
+            f"--plugin {given}: not the name of a module; give a dotted name, or the path of a file ending in"
+            " .py"
         )
     try:
-        importlib.import_module(module)
+        found = importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module}.".startswith(f"{error.name}."):
             raise ConfigError(
-                f"--plugin {module}: no such module; give a dotted name that Python can import from here"
+                f"--plugin {given}: no such module; give a dotted name that Python can import from here, or"
+                " the path of a file ending in .py"
             ) from None
-        raise not_importable(f"--plugin {module}", error) from error
+        raise not_importable(f"--plugin {given}", error) from error
     except LudusError:
         raise
     except Exception as error:
-        raise not_importable(f"--plugin {module}", error) from error
+        raise not_importable(f"--plugin {given}", error) from error
+    place = getattr(found, "__file__", None)
+    if file is not None and (place is None or Path(place).resolve() != file.resolve()):
+        raise ConfigError(
+            f"--plugin {given}: another module is named {module} ({place or 'built in'}); rename the file"
+        )
     if module not in loaded_plugins:
         loaded_plugins.append(module)
+
+
+def _module_of(file: Path, given: str) -> str:
+    """Return the name of the module in a file, whose folder is added to the import path."""
+    if not file.is_file():
+        raise ConfigError(f"--plugin {given}: no such file")
+    folder = str(file.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return file.stem
 
 
 def not_importable(what: str, error: Exception) -> LudusError:

@@ -7,8 +7,11 @@ look for them with `find_ability`. Each is called after `prepare`.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from ludus.core.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -29,6 +32,89 @@ class Evaluates(KeepsWeights, Protocol):
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None
     ) -> Mapping[str, float]:
         """Return the metrics of saved weights on held-out data, or in evaluation episodes."""
+
+
+OWN_CLASS = "trainer"
+"""The role, in `Supplied.by_script`, of a trainer class of the script's own."""
+
+
+@dataclass(frozen=True)
+class Supplied:
+    """What a run trained that is not in its config."""
+
+    network: object
+    """What the caller of `ludus.load` gave for it; None for nothing."""
+    by_script: Collection[str]
+    """The roles of what the script gave when the run began; empty if its trainer is here."""
+
+
+def is_maker(given: object) -> bool:
+    """Return whether this is a function that makes a network, and not itself one, which is called too."""
+    return isinstance(given, type) or (callable(given) and not hasattr(given, "state_dict"))
+
+
+def made(network: object) -> object:
+    """Return a network that was given, or what a given function makes."""
+    return network() if callable(network) and is_maker(network) else network
+
+
+def ungiven(what: str, name: str, *, remedy: str = "one like it (network=...), or ") -> ConfigError:
+    """Return the error for a run whose script gave something that is not given again."""
+    return ConfigError(
+        f"the {what} of the run '{name}' was given by its script; give {remedy}the script (script=...)"
+    )
+
+
+class Kept(KeepsWeights, Protocol):
+    """The networks of a run, rebuilt without its data, envs and optimizers."""
+
+    def loaded(self, weights: Mapping[str, Any], about: Mapping[str, Any], /) -> object:
+        """Return what was trained, with these weights and in eval mode; `about` is their note."""
+
+
+@runtime_checkable
+class Loads(Protocol):
+    """Can be used without a trainer: `ludus.load`. Called on a trainer that was not prepared."""
+
+    def kept(self, given: Supplied, /) -> Kept:
+        """Rebuild the networks that kept weights belong to, on the device of the settings.
+
+        Raises LudusError if a script gave them, and they are not given again.
+        """
+
+
+@runtime_checkable
+class MeasuresOthers(Kept, Protocol):
+    """Kept networks that can be measured on other data than the run's: `ludus eval RUN --data`."""
+
+    def measure_others(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any], changes: Sequence[str]
+    ) -> Mapping[str, float]:
+        """Return the metrics of these weights on the data of the config with `key=value` changed."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A network with the inputs that it is traced with."""
+
+    module: Any
+    """A torch network in eval mode."""
+    inputs: Mapping[str, Any]
+    """An example of each input by its name, a batch of two."""
+    output: str
+    """The name of the output."""
+    is_by_name: bool = False
+    """Whether `forward` takes the inputs by keyword."""
+
+
+@runtime_checkable
+class MakesPrograms(Kept, Protocol):
+    """Kept networks that can be traced: `ludus export --format torch|onnx`."""
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any], /
+    ) -> Mapping[str, Program]:
+        """Return what these weights compute, by the name of the role or agent; of only one the name is ''."""
 
 
 @runtime_checkable

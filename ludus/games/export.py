@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn.utils.fusion import fuse_linear_bn_eval
 
+from ludus.core.abilities import Program
 from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame, Moves
 from ludus.games.networks import ResidualBlock
 from ludus.nn.export.numpy_policy import Kind, save_policy
+from ludus.nn.export.policy_program import PolicyProgram
 from ludus.nn.export.steps import exported_steps
 
 
@@ -45,22 +47,45 @@ def export_policy(
             f"the network of the {role} has forward hooks, which a policy for NumPy cannot have; remove"
             " them, or use its weights, which are in models/"
         )
-    what, size = game.actions(role), game.observation_size(role)
-    action: object
-    if isinstance(what, Moves):
-        action = _OfMoves(what.count)
-    else:
-        low, high = (np.array(side, np.float32) for side in (what.low, what.high))
-        action = _OfNumbers(low, high)
     save_policy(
         path,
         kind=kind,
-        obs_shape=(size,),
-        action=action,
+        obs_shape=(game.observation_size(role),),
+        action=_action(game, role),
         body=[],
         heads={head: exported_steps(_folded(network))},
-        has_masks=game.legal(torch.zeros(1, size), role) is not None,
+        has_masks=_has_masks(game, role),
     )
+
+
+def policy_program(
+    game: FusedGame, role: str, kind: Kind, head: str, network: nn.Module
+) -> Program:
+    """Return a network of values, logits or means as a program, from an observation to a move."""
+    module = PolicyProgram(
+        kind=kind,
+        action=_action(game, role),
+        body=nn.Identity(),
+        heads={head: copy.deepcopy(network)},
+        normalisation=None,
+    )
+    inputs = {"observation": torch.zeros(2, game.observation_size(role))}
+    what = game.actions(role)
+    if isinstance(what, Moves) and _has_masks(game, role):
+        inputs["legal"] = torch.ones(2, what.count, dtype=torch.bool)
+    return Program(module.cpu().eval(), inputs, "action")
+
+
+def _action(game: FusedGame, role: str) -> _OfMoves | _OfNumbers:
+    what = game.actions(role)
+    if isinstance(what, Moves):
+        return _OfMoves(what.count)
+    low, high = (np.array(side, np.float32) for side in (what.low, what.high))
+    return _OfNumbers(low, high)
+
+
+def _has_masks(game: FusedGame, role: str) -> bool:
+    return game.legal(torch.zeros(1, game.observation_size(role)), role) is not None
 
 
 def _folded(network: nn.Module) -> nn.Module:

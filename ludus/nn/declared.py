@@ -41,7 +41,11 @@ def _to_2(data: dict[str, Any]) -> dict[str, Any]:
 declare(
     "ludus.nn",
     categories={"model": "models", "optimizer": "optimizers", "schedule": "schedules"},
-    needs={"transformers": "ludus[huggingface]", "peft": "ludus[huggingface]"},
+    needs={
+        "transformers": "ludus[huggingface]",
+        "peft": "ludus[huggingface]",
+        "onnxscript": "ludus[export]",
+    },
     migrations={1: _to_2},
     renamed=_renamed,
     earlier_names={"compile": "engine"},

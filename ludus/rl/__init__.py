@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         OffPolicyConfig as OffPolicyConfig,
         example_batch as example_batch,
     )
+    from ludus.rl.policy import Policy as Policy
     from ludus.rl.rollout_trainer import RolloutTrainer as RolloutTrainer
     from ludus.rl.sampling.sampler import SyncSampler as SyncSampler
     from ludus.rl.step_trainer import StepRLTrainer as StepRLTrainer

@@ -11,6 +11,7 @@ from ludus.core.runtime import Resume
 from ludus.core.services import EvaluatorHere, Records
 from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
+from ludus.envs.spaces import EnvSpec
 from ludus.nn.schedules import Schedule
 from ludus.rl.config import StepsConfig
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
@@ -59,12 +60,13 @@ class StepRLTrainer(RLTrainer):
     custom_buffer: Any = None
     """The buffer passed to `build`."""
 
-    def _make_agent(self) -> Any:
+    def make_agent(self, spec: EnvSpec) -> Any:
+        """Return a new agent for envs of these spaces, or the script's own."""
         if self.custom_agent is None:
-            return super()._make_agent()
+            return super().make_agent(spec)
         self.notes.append(unread(self.config))
         max_skips = self.config.replay.capacity
-        return AgentAdapter(self.custom_agent, self.env.spec, max_skips=max_skips)
+        return AgentAdapter(self.custom_agent, spec, max_skips=max_skips)
 
     def open(self) -> None:
         """Open the run, and let a custom agent save its own model files."""

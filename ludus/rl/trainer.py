@@ -18,10 +18,11 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
+from ludus.envs.spaces import EnvSpec
 from ludus.envs.workers import make_envs
 from ludus.nn.schedules import Schedule
 from ludus.nn.swapped_weights import restored, swapped_weights
-from ludus.rl import agent as rl_agent
+from ludus.rl import agent as rl_agent, loading
 from ludus.rl.config import RLConfig
 from ludus.rl.custom.body import as_network, giving
 from ludus.rl.custom.protocols import ReplayBufferBase
@@ -78,6 +79,7 @@ class RLTrainer(Trainer):
 
     make_evaluator = staticmethod(evaluator_of)
     evaluation_job = EpisodeJob
+    kept = loading.kept
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build env, agent, buffer and evaluator from the config."""
@@ -96,7 +98,7 @@ class RLTrainer(Trainer):
 
     def _prepare_agent(self) -> None:
         config: Any = self.config
-        self.agent = self._make_agent()
+        self.agent = self.make_agent(self.env.spec)
         self.num_train_steps = int(config.run_opts)
         engine = self.agent.choose(config.engine, self.num_train_steps, **engine_options(self.run))
         self.config = config = config.replace(engine=engine)
@@ -119,9 +121,10 @@ class RLTrainer(Trainer):
             weights=self.agent.weights, rates=self._log_rates,
         )  # fmt: skip
 
-    def _make_agent(self) -> Any:
-        with giving(self.model, self.env.spec):
-            return type(self).Agent(self.config, self.env.spec, self.device)
+    def make_agent(self, spec: EnvSpec) -> Any:
+        """Return a new agent for envs of these spaces."""
+        with giving(self.model, spec):
+            return type(self).Agent(self.config, spec, self.device)
 
     def set_model(self, model: object) -> None:
         """Use this torch network, or ludus.Model, as the body of the agent's networks.

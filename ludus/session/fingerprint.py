@@ -100,7 +100,7 @@ def code_of(config: StrictConfig, plugins: Iterable[str]) -> dict[str, str]:
         if version is not None:
             facts[top] = version
         elif file is not None:
-            facts[f"code of {name}"] = _source_hash(Path(file))
+            facts[f"code of {name}"] = source_hash(Path(file))
     return facts
 
 
@@ -138,7 +138,7 @@ def _distributions() -> Mapping[str, list[str]]:
     return importlib.metadata.packages_distributions()
 
 
-def _source_hash(file: Path) -> str:
+def source_hash(file: Path) -> str:
     """Return a hash of a module's file, or of every Python file of a package."""
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     digest = hashlib.sha256()

@@ -26,6 +26,7 @@ from ludus.session.device import Compute
 from ludus.session.exactness import DIFFERS, RunExactness
 from ludus.session.fingerprint import DATA, code_of, fingerprint, host, machine, versions
 from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
+from ludus.session.plugins import code_for_note
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
 from ludus.session.witness import Witness
@@ -186,12 +187,11 @@ class Session:
         about = {
             "origin": "config" if is_all_of_config(self._trainer) else "script",
             "model_origin": "config" if is_model_of_config(self._trainer) else "script",
-            "script": directory.script_name(),
             "versions": versions(),
             "host": host(),
             "machine": machine(self._device),
             "git": git_state(),
-            "plugins": list(registry.loaded_plugins),
+            **code_for_note(),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
             # A report is made without the plugin, and must distinguish counters from metrics.

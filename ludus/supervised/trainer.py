@@ -20,7 +20,6 @@ from ludus.fit.rate_control import PART, UNSET, RateControl
 from ludus.fit.watchers import GUARD, WatchMonitors, make_judge, with_judge
 from ludus.judge.async_evaluator import AsyncEvaluator
 from ludus.judge.divergence import WatchDivergence
-from ludus.judge.evaluator import as_outcome
 from ludus.judge.judge import JudgeLog
 from ludus.judge.milestones import Milestones
 from ludus.nn.base_weights import base_digest
@@ -32,13 +31,11 @@ from ludus.session.begun import Begun, as_begun, engine_options, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
-from ludus.supervised import build
+from ludus.supervised import build, loading, measuring
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import SplitDatasets, make_datasets, make_evaluators
+from ludus.supervised.datasets import SplitDatasets, make_datasets
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.short_config import block_of, expand
-
-_SCORE = "validation/score"  # the metric under which an evaluator's score is logged
 
 
 class BaseTrainer(Trainer):
@@ -65,6 +62,7 @@ class BaseTrainer(Trainer):
     derived: ClassVar[tuple[str, ...]] = ("datasets", "evaluators", "loaders", "_is_open")
     make_evaluator = staticmethod(build.evaluator_of)
     evaluation_job = build.SupervisedJob
+    kept = loading.kept
 
     def __init__(
         self,
@@ -368,22 +366,17 @@ class BaseTrainer(Trainer):
         )
         self.rate_control.update(run, metrics)
 
-    def evaluate(self, data: object = None, training_mode: bool = False) -> dict[str, float]:
-        """Return the metrics of the current weights, the EMA if there is one.
+    def evaluate(
+        self, data: object = None, training_mode: bool = False, *, model: str | None = None
+    ) -> dict[str, float]:
+        """Return the metrics of the current weights, the EMA if there is one, or of a kept model.
 
         `data` is an evaluator, by default `eval_data`, or anything that a trainer accepts as data: a Dataset,
         a DataLoader, a function that returns one; its metrics are then named as those of validation data.
         `training_mode` means that training continues afterwards; evaluation is the same either way.
+        `model` is best, last, best-<score>, the name of a model of this run, or a model's directory.
         """
-        if not hasattr(self, "update"):
-            raise LudusError("there is nothing to evaluate yet: fit makes the model; call it first")
-        evaluator: Any = self.eval_data if data is None else data
-        if not callable(getattr(evaluator, "evaluate", None)):
-            evaluator = make_evaluators(self.config, {"validation": data}, self.device)[
-                "validation"
-            ]
-        with self.averaged():
-            return as_outcome(evaluator.evaluate(self.model), metric=_SCORE)[1]
+        return measuring.evaluate(self, data, model)
 
     def _test(self, run: Run) -> Mapping[str, float]:
         """Test the best model if one was kept, else the current one."""

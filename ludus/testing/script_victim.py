@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import io
-import runpy
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,11 +17,11 @@ from pathlib import Path
 
 from ludus.config.base import TrainerConfig
 from ludus.config.registry import load_plugin
-from ludus.core.errors import LudusError
 from ludus.core.run import Observer
 from ludus.core.runtime import Request, Runtime
 from ludus.core.trainer import Trainer
 from ludus.session.begun import as_begun
+from ludus.session.script import ScriptFailed, run_as_main
 from ludus.session.trainer import SessionServices
 from ludus.show.terminal import warn
 from ludus.store import checkpoint
@@ -70,27 +68,13 @@ def main() -> None:
 
 def run_script(script: str, arguments: Sequence[str]) -> int:
     """Run a script as `python SCRIPT ARGUMENTS` would; return its exit code, and print why it failed."""
-    sys.argv = [script, *arguments]
     sys.path[0] = str(Path(script).absolute().parent)
-    sys.stdin = NoInput()
     try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as ended:
-        if ended.code in (None, 0):
-            return 0
-        warn(f"{FAILED}it ended with exit({ended.code!r})")
-        return 1
-    except Exception as error:
-        traceback.print_exc()
-        # The innermost line of the script itself: the mistake is likely there.
-        lines = [
-            frame.lineno
-            for frame in traceback.extract_tb(error.__traceback__)
-            if Path(frame.filename).absolute() == Path(script).absolute()
-        ]
-        message = str(error).partition("\n")[0]
-        at = f" (line {lines[-1]})" if lines else ""
-        warn(f"{FAILED}{type(error).__name__}: {message}{at}")
+        run_as_main(script, arguments)
+    except ScriptFailed as failed:
+        if failed.__cause__ is not None:
+            traceback.print_exception(failed.__cause__)
+        warn(f"{FAILED}{failed}")
         return 1
     return 0
 
@@ -139,27 +123,6 @@ class Places:
         session = Watched(trainer, moved, watch=watch, leave_out=None)
         trainer.storage = storage
         return session
-
-
-class NoInput(io.StringIO):
-    """Standard input that refuses to be read, because a script is started many times."""
-
-    def _refuse(self) -> str:
-        raise LudusError(
-            "it reads standard input, which nobody answers here; give what it asks for as arguments,"
-            " after --"
-        )
-
-    def read(self, size: int | None = -1, /) -> str:
-        """Raise LudusError: there is no input."""
-        return self._refuse()
-
-    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]
-        """Raise LudusError: there is no input."""
-        return self._refuse()
-
-    def __next__(self) -> str:  # type: ignore[override]
-        return self._refuse()
 
 
 if __name__ == "__main__":

@@ -56,7 +56,8 @@ def test_a_supervised_model_can_be_evaluated_only(tmp_path: Path) -> None:
     ):
         play_run(run, None, episode=0, fps=10.0)
     with pytest.raises(
-        LudusError, match=r"^a run of kind 'supervised' cannot be exported; its weights are in"
+        LudusError,
+        match=r"^a run of kind 'supervised' cannot be exported to NumPy; --format torch or onnx",
     ):
         export_run(run, None)
 

@@ -418,10 +418,11 @@ def test_a_run_built_by_a_script_says_to_run_the_script(call: Ludus, tmp_path: P
     trainer = ludus.build_trainer(small_config(model=None, max_epochs=1))
     trainer.set_model(torch.nn.Linear(13, 3))
     trainer.fit(root="runs")
-    for command in ("resume", "eval"):
+    remedies = {"resume": "again with fit(resume=True)", "eval": "give it: --script "}
+    for command, remedy in remedies.items():
         told = call(command, "runs/small").refusal()
         assert "was built by a script, which alone knows its model and data" in told
-        assert "again with fit(resume=True)" in told
+        assert remedy in told
 
 
 # Names and places of runs
@@ -626,7 +627,10 @@ def test_a_file_that_is_no_config_is_told(call: Ludus, text: str, told: str) -> 
     ("path", "told"),
     [
         ("nope.yaml", "nope.yaml: no such file; `ludus new KIND > nope.yaml` writes one"),
-        ("dqm", "dqm: no such file or preset; `ludus new KIND > dqm.yaml` writes one. Did you mean 'dqn'?"),
+        (
+            "dqm",
+            "dqm: no such file or preset; `ludus new KIND > dqm.yaml` writes one. Did you mean 'dqn'?",
+        ),
         (".", ". is a directory; give the config file"),
         ("small.yaml/x", "small.yaml/x: cannot be read: Not a directory"),
         ("x" * 5000, "cannot be read: File name too long"),

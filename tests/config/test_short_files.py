@@ -44,7 +44,7 @@ def test_a_preset_of_another_task_gives_the_run_its_own_name() -> None:
 
 
 def test_a_misspelt_preset_is_answered_with_its_name() -> None:
-    with pytest.raises(ConfigError, match="no such file or preset.*Did you mean 'ppo'"):
+    with pytest.raises(ConfigError, match=r"no such file or preset.*Did you mean 'ppo'"):
         read_config("ppoo")
 
 
@@ -115,7 +115,7 @@ def test_another_kind_fills_its_section_and_says_so(capsys: pytest.CaptureFixtur
 def test_another_kind_keeps_what_its_preset_leaves_open() -> None:
     config = ludus.example("supervised", **{"model.inputs": 64, "model.kind": "mlp"})
     assert (config.model.outputs, config.model.widths) == (10, [64, 64])
-    with pytest.raises(ConfigError, match="'model.inputs' must be a whole number"):
+    with pytest.raises(ConfigError, match=r"'model\.inputs' must be a whole number"):
         ludus.example("supervised", **{"model.kind": "mlp"})
 
 
@@ -130,7 +130,8 @@ def test_a_kind_of_a_file_with_a_base_fills_its_section(tmp_path: Path) -> None:
 @pytest.mark.parametrize("category", sorted(section_files()))
 def test_every_preset_of_a_section_has_keys_of_its_kind_with_valid_values(category: str) -> None:
     presets = yaml.safe_load(section_files()[category].read_text())
-    assert set(presets) <= set(kinds(category)) and category in families.categories()
+    assert category in families.categories()
+    assert set(presets) <= set(kinds(category))
     for kind, values in presets.items():
         config: Any = getattr(find(category, kind), "Config", find(category, kind))
         assert values.keys() <= config.model_fields.keys(), kind
@@ -163,12 +164,14 @@ def test_a_run_without_a_name_of_its_own_is_numbered(tmp_path: Path, command: Lu
              "learning_rate_schedule.kind=constant")  # fmt: skip
     first, second = command(*words), command(*words)
     assert (first.code, second.code) == (0, 0), second.err
-    assert "runs/supervised is a run already" in second.err and "runs/supervised-2" in second.err
+    assert "runs/supervised is a run already" in second.err
+    assert "runs/supervised-2" in second.err
     assert "seed: 3" in (tmp_path / "runs" / "supervised-2" / "config.yaml").read_text()
 
 
 def test_explain_says_which_values_come_from_the_base(tmp_path: Path, command: Ludus) -> None:
     short(tmp_path / "a.yaml", seed=4)
     out = command("explain", "a.yaml", "seed", "gamma", "name").out
-    assert "seed = 4  (from a.yaml)" in out and "(from the base ppo)" in out
+    assert "seed = 4  (from a.yaml)" in out
+    assert "(from the base ppo)" in out
     assert "name = a  (from the name of a.yaml)" in out

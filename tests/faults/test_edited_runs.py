@@ -219,6 +219,8 @@ def test_a_changed_plugin_is_a_difference_and_a_missing_one_is_named(
     note = json.loads((run / "run.json").read_text())
     assert note["plugins"] == ["my_plugin"]
     plugin.forget()
+    # As in a run of a version that did not note the files.
+    (run / "run.json").write_text(json.dumps({**note, "plugin_files": {}}))
     with pytest.raises(ConfigError, match=r"my_net.*begun with --plugin my_plugin"):
         rebuild_trainer(run, [])
     plugin("\nnew = 1\n")

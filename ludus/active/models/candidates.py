@@ -20,13 +20,13 @@ from ludus.active.selection.scores import Selection, score_of
 from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.core.services import Files
-from ludus.data.batches.memory import Batches
 from ludus.nn.model import CLASS_LOSSES, Inputs, Model
 from ludus.nn.swapped_weights import restored
 from ludus.seeds import derive, forked
 from ludus.show.terminal import warn
 from ludus.store.strict_json import dump_json
-from ludus.supervised.build import make_model
+
+Make = Callable[[Model | None], Model]
 
 
 class Candidates:
@@ -71,9 +71,9 @@ class Candidates:
         self._heads = {}
 
     def build(
-        self, config: ActiveConfig, data: Batches, device: torch.device, *, members: int
+        self, config: ActiveConfig, make: Make, device: torch.device, *, members: int
     ) -> None:
-        """Make every model, on the device, and check that each can learn from the data."""
+        """Make every model, on the device; `make` builds and checks one, given one or the config's."""
         if self.given and config.candidates:
             raise ConfigError(
                 "the script gave models, and the config has 'candidates'; leave one of them empty"
@@ -81,7 +81,7 @@ class Candidates:
         self.scores, self._begun = [], Beginnings()
         loaded = self.given or [_loaded(one, config) for one in config.candidates]
         found: list[Model | None] = [*loaded] or [None]
-        self._sources = [make_model(config, one, data, device) for one in found]
+        self._sources = [make(one) for one in found]
         named = [one.name for one in config.candidates]
         self.names = named or [f"{i}-{one.architecture}" for i, one in enumerate(self._sources)]
         if config.new_head is not None:

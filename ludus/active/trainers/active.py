@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ludus.active import loading
 from ludus.active.adapters.sklearn import Classifier, Refit, refusals
 from ludus.active.asking import Asking, Progress
 from ludus.active.config import ActiveConfig
@@ -37,7 +39,7 @@ from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES, Model
 from ludus.seeds import forked
 from ludus.session.logger import WriteLog
-from ludus.supervised.build import named_in_full
+from ludus.supervised.build import make_model, named_in_full
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import SplitDatasets, make_evaluators, make_sources
 from ludus.supervised.short_config import block_of
@@ -68,6 +70,7 @@ class ActiveTrainer(BaseTrainer):
     derived = (*BaseTrainer.derived, "model", "update", "flat", "optimizer", "fitting")
 
     asked_once = ("oracle",)
+    kept = loading.kept
 
     def __init__(
         self,
@@ -184,9 +187,9 @@ class ActiveTrainer(BaseTrainer):
         return SplitDatasets(name, train, make_evaluators(config, sources, self.device))
 
     def _make_model(self) -> Model:
-        self.candidates.build(
-            self.config, self.train_data, self.device, members=self.strategy.members
-        )
+        config, data, device = self.config, self.train_data, self.device
+        make = functools.partial(make_model, config, data=data, device=device)
+        self.candidates.build(config, make, device, members=self.strategy.members)
         return self.candidates.models[self.candidates.chosen]
 
     def _check_candidates(self) -> None:

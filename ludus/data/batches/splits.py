@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from ludus.config.base import StrictConfig
 from ludus.core.errors import ConfigError
 
 
@@ -42,6 +43,17 @@ class Splits:
     test: Dataset[Any] | None
     num_classes: int | None = None
     """The number of classes of the targets; None for regression, or if unknown."""
+
+
+@runtime_checkable
+class EncodesOthers(Protocol):
+    """A data set whose encoding is measured on its training examples: classes, means, categories."""
+
+    def others(self, section: StrictConfig, generator: torch.Generator) -> Dataset[Any] | None:
+        """Return all examples of another section, encoded as those of this one split by the generator.
+
+        None if the section is of a kind that cannot be encoded so.
+        """
 
 
 def split_rows(count: int, fractions: Sequence[float], generator: torch.Generator) -> list[Tensor]:

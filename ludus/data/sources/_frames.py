@@ -13,6 +13,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from ludus.config.registry import find
+from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, nearest
 from ludus.data.batches.splits import Examples, Splits, split_rows
 from ludus.data.sources._splitting import TableConfig, splits_of, standardised
@@ -73,16 +75,96 @@ class FileFrame(Protocol):
         """Return the name of a row in an error: line 7, or row 6."""
 
 
+def frame_of(section: FrameConfig) -> FileFrame:
+    """Return the table in the file of a section, of any kind of file."""
+    frame: FileFrame = find("dataset", kind_of(section))(section).frame()
+    return frame
+
+
 def split_frame(
     frame: FileFrame, config: FrameConfig, name: str, generator: torch.Generator
 ) -> Splits:
     """Return the examples of a table, split by the generator."""
     if not len(frame):
         raise ConfigError(f"'data.path' is {config.path}, which has no rows; give one at least")
+    fractions = [config.validation_fraction, config.test_fraction]
     features = _chosen(frame, config)
     targets, classes = _targets(frame, config)
-    fractions = [config.validation_fraction, config.test_fraction]
     validation, test, train = split_rows(len(frame), fractions, generator)
+    examples = _encoded(frame, config, features, (targets, classes), train)
+    rows = (validation, test, train)
+    return splits_of(name, config.task, examples, rows, len(classes) or None)
+
+
+def other_frame(
+    frame: FileFrame,
+    config: FrameConfig,
+    other: FileFrame,
+    section: FrameConfig,
+    generator: torch.Generator,
+) -> Examples:
+    """Return all examples of another table, encoded as those of `frame` split by the generator."""
+    for key in ("targets", "features", "task", "one_hot", "missing", "standardise"):
+        if getattr(section, key) != getattr(config, key):
+            raise ConfigError(
+                f"'data.{key}' says how the examples of the run were encoded, as its network expects them;"
+                " leave it as it is, and change the file alone"
+            )
+    if not len(other):
+        raise ConfigError(f"'data.path' is {section.path}, which has no rows; give one at least")
+    features = _chosen(frame, config)
+    _chosen(other, section.model_copy(update={"features": features}))
+    for name in [*config.one_hot, *(config.targets if config.task == "classification" else ())]:
+        unseen = {*other.texts(name)} - {*frame.texts(name), None}
+        if unseen:
+            raise ConfigError(
+                f"column {name} of {section.path} holds {min(map(str, unseen))!r}, which {config.path} does"
+                " not, so the network does not know it; leave such rows out"
+            )
+    fractions = [config.validation_fraction, config.test_fraction]
+    *_, train = split_rows(len(frame), fractions, generator)
+    # Encoded together, so that all is measured on the training rows of the run.
+    both, named = _Joined(frame, other), config.model_copy(update={"path": section.path})
+    examples = _encoded(both, named, features, _targets(both, named), train)
+    rows = slice(len(frame), None)
+    return Examples(*[one[rows].contiguous() for one in examples.tensors])
+
+
+class _Joined:
+    """The rows of two tables, those of the second last."""
+
+    def __init__(self, first: FileFrame, second: FileFrame) -> None:
+        self._first, self._second = first, second
+        self.names = first.names
+
+    def __len__(self) -> int:
+        return len(self._first) + len(self._second)
+
+    def numbers(self, name: str, *, remedy: str) -> np.ndarray:
+        """Return a column of both."""
+        return np.concatenate(
+            [one.numbers(name, remedy=remedy) for one in (self._first, self._second)]
+        )
+
+    def texts(self, name: str) -> list[str | None]:
+        """Return a column of both."""
+        return [*self._first.texts(name), *self._second.texts(name)]
+
+    def where(self, row: int) -> str:
+        """Return the name of a row in its own table."""
+        inner = row - len(self._first)
+        return self._first.where(row) if inner < 0 else self._second.where(inner)
+
+
+def _encoded(
+    frame: FileFrame,
+    config: FrameConfig,
+    features: Sequence[str],
+    found: tuple[Tensor, list[str]],
+    train: Tensor,
+) -> Examples:
+    """Return the examples of a table, scaled and filled in by what is measured on the training rows."""
+    targets, classes = found
     pieces, columns = [], []
     for feature in features:
         values_ND, names = _feature(frame, config, feature, train.numpy())
@@ -97,9 +179,7 @@ def split_frame(
     targets = targets if classes else targets.float()
     if config.task == "regression" and targets.shape[1] == 1:
         targets = targets[:, 0]
-    examples = Examples(inputs, targets, columns=columns)
-    rows = (validation, test, train)
-    return splits_of(name, config.task, examples, rows, len(classes) or None)
+    return Examples(inputs, targets, columns=columns)
 
 
 def _chosen(frame: FileFrame, config: FrameConfig) -> list[str]:

@@ -51,6 +51,22 @@ def split_table(
     return splits_of(name, task, examples, (validation, test, train))
 
 
+def other_rows(
+    inputs_ND: np.ndarray,
+    targets_N: np.ndarray,
+    config: TableConfig,
+    generator: torch.Generator,
+    *,
+    count: int,
+) -> Examples:
+    """Return the examples of a classification after the first `count`, which are scaled as these are."""
+    inputs, targets = torch.tensor(inputs_ND, dtype=torch.float32), torch.tensor(targets_N)
+    *_, train = split_rows(count, [config.validation_fraction, config.test_fraction], generator)
+    if config.standardise:
+        inputs = standardised(inputs, train)
+    return Examples(inputs[count:].contiguous(), targets[count:].to(torch.int64))
+
+
 def splits_of(
     name: str,
     task: Literal["classification", "regression"],

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from pydantic import Field
+from torch.utils.data import Dataset
 
-from ludus.config.base import Count, Fraction, Positive, PositiveFloat
+from ludus.config.base import Count, Fraction, Positive, PositiveFloat, StrictConfig
 from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.data.batches.splits import Splits
-from ludus.data.sources._splitting import TableConfig, split_table
+from ludus.data.sources._splitting import TableConfig, other_rows, split_table
 
 
 class _BuiltIn:
@@ -131,6 +133,21 @@ class Synthetic:
 
     def load(self, generator: torch.Generator) -> Splits:
         """Return the examples, split by the generator."""
+        inputs, targets = self._arrays()
+        return split_table(
+            "synthetic", inputs, targets, self._config, generator, task="classification", columns=()
+        )
+
+    def others(self, section: StrictConfig, generator: torch.Generator) -> Dataset[Any] | None:
+        """Return all examples of another table, scaled as those of this one."""
+        if not isinstance(section, Synthetic.Config) or section.columns != self._config.columns:
+            return None
+        own, others = self._arrays(), Synthetic(section)._arrays()
+        inputs, targets = (np.concatenate(pair) for pair in zip(own, others, strict=True))
+        return other_rows(inputs, targets, self._config, generator, count=len(own[0]))
+
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the inputs and the classes."""
         config, datasets = self._config, _scikit_learn("synthetic")
         total = sum(config.class_shares)
         inputs, targets = datasets.make_classification(
@@ -147,6 +164,4 @@ class Synthetic:
             shuffle=True,
             random_state=config.table_seed,
         )
-        return split_table(
-            "synthetic", inputs, targets, config, generator, task="classification", columns=()
-        )
+        return inputs, targets

@@ -11,13 +11,15 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from pydantic import Field
+from torch.utils.data import Dataset
 
+from ludus.config.base import StrictConfig
 from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Splits
 from ludus.data.sources._files import existing, name_of
-from ludus.data.sources._frames import FrameConfig, split_frame
+from ludus.data.sources._frames import FrameConfig, frame_of, other_frame, split_frame
 
 _EMPTY = ["", "NA", "N/A", "NaN", "nan", "null", "NULL"]
 """The texts that mean an empty cell."""
@@ -40,10 +42,18 @@ class CsvTable:
 
     def load(self, generator: torch.Generator) -> Splits:
         """Return the examples, split by the generator."""
+        return split_frame(self.frame(), self._config, name_of(Path(self._config.path)), generator)
+
+    def frame(self) -> CsvFrame:
+        """Return the table in the file."""
         optional("pyarrow", key="data.kind csv", extra="tables")
-        path = existing(self._config.path, key="data.path")
-        frame = CsvFrame(path, self._config.delimiter)
-        return split_frame(frame, self._config, name_of(path), generator)
+        return CsvFrame(existing(self._config.path, key="data.path"), self._config.delimiter)
+
+    def others(self, section: StrictConfig, generator: torch.Generator) -> Dataset[Any] | None:
+        """Return all examples of another file with the same columns, encoded as those of this one."""
+        if not isinstance(section, FrameConfig):
+            return None
+        return other_frame(self.frame(), self._config, frame_of(section), section, generator)
 
 
 class CsvFrame:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
 from pydantic import Field
+from torch.utils.data import Dataset
 
 from ludus.config.base import Fraction, Positive, PositiveFloat, StrictConfig
 from ludus.config.optional import optional
@@ -121,6 +122,21 @@ class ImageFolder:
             _refuse_broken([part.listing for part in (train, validation, test) if part is not None])
         count = len(classes)
         return Splits(name_of(root), "classification", train, validation, test, num_classes=count)
+
+    def others(self, section: StrictConfig, generator: torch.Generator) -> Dataset[Any] | None:
+        """Return all images of another folder, with the classes of this one; of test/ where it has splits."""
+        if not isinstance(section, ImageFolder.Config):
+            return None
+        own = self._config
+        root = existing(own.path, key="data.path", folder=True)
+        has_folders = own.validation_fraction is None or own.test_fraction is None
+        trained = self._split_folder(root, "train") if has_folders else root
+        folder = existing(section.path, key="data.path", folder=True)
+        folder = folder / "test" if (folder / "test").is_dir() else folder
+        pictures = ImageFolder(section)._folder(folder, _classes(trained, has_folders=has_folders))
+        if pictures is not None and section.broken == "refuse":
+            _refuse_broken([pictures.listing])
+        return pictures
 
     def _split_folder(self, root: Path, *names: str) -> Path:
         for name in names:

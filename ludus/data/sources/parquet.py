@@ -8,13 +8,15 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch.utils.data import Dataset
 
+from ludus.config.base import StrictConfig
 from ludus.config.optional import optional
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
 from ludus.data.batches.splits import Splits
 from ludus.data.sources._files import existing, name_of
-from ludus.data.sources._frames import FrameConfig, split_frame
+from ludus.data.sources._frames import FrameConfig, frame_of, other_frame, split_frame
 
 
 @register("dataset", "parquet")
@@ -32,9 +34,18 @@ class Parquet:
 
     def load(self, generator: torch.Generator) -> Splits:
         """Return the examples, split by the generator."""
+        return split_frame(self.frame(), self._config, name_of(Path(self._config.path)), generator)
+
+    def frame(self) -> ParquetFrame:
+        """Return the table in the file."""
         optional("pyarrow.parquet", key="data.kind parquet", extra="tables")
-        path = existing(self._config.path, key="data.path")
-        return split_frame(ParquetFrame(path), self._config, name_of(path), generator)
+        return ParquetFrame(existing(self._config.path, key="data.path"))
+
+    def others(self, section: StrictConfig, generator: torch.Generator) -> Dataset[Any] | None:
+        """Return all examples of another file with the same columns, encoded as those of this one."""
+        if not isinstance(section, FrameConfig):
+            return None
+        return other_frame(self.frame(), self._config, frame_of(section), section, generator)
 
 
 class ParquetFrame:

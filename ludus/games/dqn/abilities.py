@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from ludus.core import states
+from ludus.core.abilities import Program
 from ludus.core.errors import ConfigError
 from ludus.games.dqn.config import FusedDqnConfig
 from ludus.games.dqn.evaluation import HELD_OUT, PairEvaluation, metrics_of, shares_of
 from ludus.games.dqn.players import ValuePlayer
 from ludus.games.dqn.role import RoleLearner
 from ludus.games.dqn.seating import Seating
-from ludus.games.export import export_policy
+from ludus.games.export import export_policy, policy_program
 from ludus.games.matches import Played, rho, transcript
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive
@@ -71,6 +72,22 @@ class RoleAbilities:
         with swapped_weights(self.seating, weights):
             for role, learner in self.seating.learners.items():
                 export_policy(path / role, self.game, role, "greedy", "q", learner.net)
+
+    def loaded(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> dict[str, ValuePlayer]:
+        """Return a greedy player for each trained role, with these weights."""
+        self.seating.load_weights(weights)
+        nets = {role: learner.net for role, learner in self.seating.learners.items()}
+        return {role: ValuePlayer(net.eval()) for role, net in nets.items()}
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Mapping[str, Program]:
+        """Return the greedy policy of each trained role, from an observation to a move."""
+        self.seating.load_weights(weights)
+        nets = {role: learner.net for role, learner in self.seating.learners.items()}
+        return {r: policy_program(self.game, r, "greedy", "q", net) for r, net in nets.items()}
 
     def rho(self, **options: Any) -> dict[str, float]:
         """Return rho of every pair; raise ConfigError for a game whose end is not always the host's win."""

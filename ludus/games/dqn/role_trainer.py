@@ -10,11 +10,12 @@ from typing import Any, ClassVar, NoReturn, Self
 import torch
 from torch import Tensor
 
+from ludus.core.abilities import Supplied, made, ungiven
 from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.data.replay.device_ring import DeviceReplay
 from ludus.games.dqn import saving
 from ludus.games.dqn.abilities import RoleAbilities
-from ludus.games.dqn.config import FusedDqnConfig, RoleConfig
+from ludus.games.dqn.config import ROLES, FusedDqnConfig, RoleConfig
 from ludus.games.dqn.given import GivenState
 from ludus.games.dqn.optimizer import RoleOptimizer
 from ludus.games.dqn.role import RoleLearner
@@ -298,6 +299,21 @@ class RoleTrainer(Trainer):
     ) -> Mapping[str, float]:
         """Return the scores of every pair with saved networks, on held-out games that no selection used."""
         return self._abilities.evaluate_weights(weights, episodes=episodes, seed=seed)
+
+    def kept(self, given: Supplied) -> RoleAbilities:
+        """Build the networks of both roles; `given` has those of a script by role."""
+        networks = made(given.network)
+        if networks is not None and not isinstance(networks, Mapping):
+            raise ConfigError(
+                "a run of two roles has a network for each; give them by role:"
+                ' network={"host": ..., "agent": ...}'
+            )
+        for role in ROLES:
+            if networks is not None and role in networks:
+                self._given[role] = networks[role]
+            elif f"{role}_net" in given.by_script:
+                raise ungiven(f"{role}'s network", self.config.name)
+        return self._abilities
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:
         """Return one game of saved networks, move by move."""

@@ -37,7 +37,8 @@ class PolicyPlayer:
 
     def act(self, obs_BO: Tensor, legal_BA: Tensor | None, generator: torch.Generator) -> Tensor:
         """Return an action for each game."""
-        outputs_BA, log_std = self._outputs(obs_BO)
+        with torch.no_grad():
+            outputs_BA, log_std = self._outputs(obs_BO)
         distribution = self._distribution
         if self._is_greedy:
             return distribution.to_env(distribution.best(outputs_BA))

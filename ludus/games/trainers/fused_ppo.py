@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stateful, states
+from ludus.core.abilities import Program, Supplied, made, ungiven
 from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
 from ludus.data.replay.pending import PendingData
-from ludus.games.export import export_policy
-from ludus.games.game import Moves
+from ludus.games.export import export_policy, policy_program
+from ludus.games.game import FusedGame, Moves
 from ludus.games.kernels.ppo.rounds import choose_kernels, overridden, plainly
 from ludus.games.kinds import make_game
 from ludus.games.matches import transcript
@@ -84,12 +85,7 @@ class PPOTrainer(Trainer):
         shorten = partial(in_whole, unit="round", opts_each=self.config.opts_a_round)
         self.config, self.notes = begin(self.config, self.run.files, max_steps, shorten)
         config = self.config
-        self.device = resolve_device(config.settings.device)
-        self.fused_game = game = make_game(config.game)
-        self.distribution = distribution_of(game.actions(game.roles[0]))
-        self.network = self._make_network()
-        self.ppo = PpoUpdate(config, game, self.network, self.distribution)
-        self.learner = self.ppo.learner
+        game = self._build_network()
         self.flat, self.optimizer = self.learner.flat, self.learner.optimizer
         self.live = LiveGames(
             game, num_games=config.num_games, seed=config.seed, device=self.device
@@ -119,6 +115,17 @@ class PPOTrainer(Trainer):
             GUARD, self.ppo, evaluate=lambda run: self.evaluate(), take=self._take_metrics,
             weights=self.weights, judge=self.judge, rates=self._clock.log,
         )  # fmt: skip
+
+    def _build_network(self) -> FusedGame:
+        """Build the game, the network and its update, and return the game."""
+        config = self.config
+        self.device = resolve_device(config.settings.device)
+        self.fused_game = game = make_game(config.game)
+        self.distribution = distribution_of(game.actions(game.roles[0]))
+        self.network = self._make_network()
+        self.ppo = PpoUpdate(config, game, self.network, self.distribution)
+        self.learner = self.ppo.learner
+        return game
 
     def _make_network(self) -> nn.Module:
         config, game = self.config, self.fused_game
@@ -310,6 +317,28 @@ class PPOTrainer(Trainer):
         with swapped_weights(self.learner, weights), self._spared() as player:
             return self.evaluation(player, games=episodes, name=name)
 
+    def kept(self, given: Supplied) -> PPOTrainer:
+        """Build the network alone, or take the one given, for weights that are loaded."""
+        if given.network is not None:
+            self.set_model(made(given.network))
+        elif "model" in given.by_script:
+            raise ungiven("network", self.config.name)
+        self._build_network()
+        return self
+
+    def loaded(self, weights: Mapping[str, Any], about: Mapping[str, Any]) -> Player:
+        """Return the network as a player of every role, with these weights."""
+        self.learner.load_weights(weights)
+        self.network.eval()
+        return PolicyPlayer(self.outputs, self.distribution, is_greedy=True)
+
+    def programs(
+        self, weights: Mapping[str, Any], about: Mapping[str, Any]
+    ) -> Mapping[str, Program]:
+        """Return the greedy policy with these weights, from an observation to a move."""
+        self.learner.load_weights(weights)
+        return {"": policy_program(*self._policy_to_export())}
+
     def narrate(self, weights: Mapping[str, Any], index: int) -> list[str]:
         """Return one game of saved weights, move by move; against an opponent they play each role in turn."""
         # Played to its end before the lines are read, so that nothing happens between two moves.
@@ -332,6 +361,10 @@ class PPOTrainer(Trainer):
 
     def export(self, weights: Mapping[str, Any], path: Path) -> None:
         """Write saved weights to act with NumPy alone; legal moves are given as masks."""
+        with swapped_weights(self.learner, weights):
+            export_policy(path, *self._policy_to_export())
+
+    def _policy_to_export(self) -> tuple[FusedGame, str, Kind, str, nn.Module]:
         if not acts_by_its_policy(self.network):
             raise LudusError(
                 f"the network {type(self.network).__name__} of the script is not a plain ActorCritic (a"
@@ -342,8 +375,7 @@ class PPOTrainer(Trainer):
         has_moves = isinstance(game.actions(role), Moves)
         kind: Kind = "categorical" if has_moves else "gaussian"
         head = "logits" if has_moves else "mean"
-        with swapped_weights(self.learner, weights):
-            export_policy(path, game, role, kind, head, self.network.policy)
+        return game, role, kind, head, self.network.policy
 
 
 class Undo:
