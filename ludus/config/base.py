@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
 
 from ludus.config import migrations, strict_yaml
-from ludus.config.bases import expand, has_base, is_preset
+from ludus.config.bases import changes_task, expand, has_base, is_preset
 from ludus.config.overrides import apply_overrides, is_length, key_paths, override, value_at
 from ludus.config.registry import example_path, find, is_program, kinds, shipped_names
 from ludus.config.sections import COMMAND_LINE, StrictConfig, listed, registered, validate
@@ -246,10 +246,8 @@ def read_config(
     data = current(read_data(path), source=str(path))
     _check_trainer(data, str(path))
     changed = change(data, overrides, source=str(path), tell=tell)
-    same_task = ("name", "seed", "settings")
     asked = changed[: len(overrides)]
-    is_same = all(key.split(".")[0] in same_task or is_length(key) for key in asked)
-    if is_preset(path) and not is_same and "name" not in asked:
+    if is_preset(path) and "name" not in asked and changes_task(asked):
         data["name"] = str(path)
     return typed(data, source=str(path), changed=changed)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ludus.config import migrations, strict_yaml
-from ludus.config.overrides import key_paths, nearest_path, override
+from ludus.config.overrides import is_length, key_paths, nearest_path, override
 from ludus.config.registry import example_path, is_program, shipped_names
 from ludus.core.errors import ConfigError, nearest
 
@@ -20,6 +20,12 @@ _NUM_DIGITS = 8
 def is_preset(path: str | Path) -> bool:
     """Return whether this is the name of a preset that ludus ships, and not a file that is there."""
     return str(path) in shipped_names() and not Path(path).is_file()
+
+
+def changes_task(keys: Sequence[str]) -> bool:
+    """Return whether changed keys make it another task: not seed, settings, name or length alone."""
+    same = ("name", "seed", "settings")
+    return not all(key.split(".")[0] in same or is_length(key) for key in keys)
 
 
 def has_base(data: object) -> bool:

@@ -58,11 +58,16 @@ def _as_count(value: object, key: str, data: Mapping[str, Any]) -> object:
     return int(value) if present and is_whole else value
 
 
-def value_at(data: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path."""
+def value_at(data: object, path: str) -> Any:
+    """Return the value at a dotted path in nested data, or MISSING."""
     for part in path.split("."):
+        if not isinstance(data, Mapping) or part not in data:
+            return MISSING
         data = data[part]
     return data
+
+
+MISSING = object()
 
 
 def nearest_path(path: str, data: Mapping[str, Any]) -> str:

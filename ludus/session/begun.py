@@ -8,10 +8,11 @@ from typing import Any, TypedDict, TypeVar
 
 from ludus.config import strict_yaml
 from ludus.config.base import current
+from ludus.config.overrides import value_at
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.run import Run
 from ludus.core.services import CHANGED as CHANGED, Files
-from ludus.store.directory import events, last_ending, value_at
+from ludus.store.directory import events, last_ending
 from ludus.store.storage import Storage
 
 _DECIDED = ("engine", "memory_format")

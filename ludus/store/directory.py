@@ -16,7 +16,7 @@ from typing import Any
 
 from ludus.config import registry
 from ludus.config.base import TrainerConfig, key_paths
-from ludus.config.overrides import is_length
+from ludus.config.overrides import MISSING, is_length, value_at
 from ludus.core.errors import RunError, StorageError, nearest
 from ludus.core.exactness import exact_word
 from ludus.store.bests import RUNNERS_UP
@@ -279,18 +279,6 @@ def length_of(config: TrainerConfig) -> tuple[str, int]:
 def value_of(config: TrainerConfig, path: str) -> Any:
     """Return the value of a key that affects the result, or MISSING."""
     return value_at(deciding(config), path)
-
-
-def value_at(data: object, path: str) -> Any:
-    """Return the value at a dotted path in nested data, or MISSING."""
-    for part in path.split("."):
-        if not isinstance(data, Mapping) or part not in data:
-            return MISSING
-        data = data[part]
-    return data
-
-
-MISSING = object()
 
 
 def script_name() -> str | None:

@@ -42,7 +42,7 @@ _NOT_REBUILT = {
 """Keys in which an AsyncEvaluator's config may differ: they do not affect how the agent acts."""
 
 
-class Judged(Acts, Protocol):
+class AgentWithWeights(Acts, Protocol):
     """An agent whose weights can be kept: one of ludus, or the adapter of a script's."""
 
     def weights(self) -> Mapping[str, Tensor]:
@@ -123,7 +123,7 @@ class Evaluations:
                 metrics[f"{prefix}/return_se"] = standard_error(played)
         return {**metrics, "eval/episodes": float(task.num_episodes)}
 
-    def evaluate(self, run: Run, agent: Judged) -> Mapping[str, Any]:
+    def evaluate(self, run: Run, agent: AgentWithWeights) -> Mapping[str, Any]:
         """Evaluate the agent now and judge the outcome; return the metrics."""
         # Some networks update a buffer in every forward pass; evaluation must not change them.
         with agent.undisturbed() if isinstance(agent, Agent) else evaluating(agent):
@@ -137,7 +137,7 @@ class Evaluations:
         plays = isinstance(getattr(self.evaluator, "scorer", self.evaluator), EpisodeEvaluator)
         return agent if plays else getattr(agent, "own", agent)
 
-    def launch(self, run: Run, agent: Judged) -> None:
+    def launch(self, run: Run, agent: AgentWithWeights) -> None:
         """Judge the pending evaluation and launch the next."""
         assert self.async_evaluator is not None
         self.settle(run)
