@@ -8,6 +8,7 @@ from typing import Any
 
 from ludus.config import families, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
+from ludus.config.overrides import MISSING
 from ludus.core.errors import CheckpointError, RunError, StorageError
 from ludus.session.fingerprint import DATA, differences
 from ludus.store import checkpoint, directory, models, note, segments
@@ -82,7 +83,7 @@ def _changed(storage: Storage, saved: Saved | None, new: TrainerConfig) -> tuple
 
 def _shown(config: TrainerConfig, path: str) -> str:
     value = directory.value_of(config, path)
-    return "absent" if value is directory.MISSING else one_line(value)
+    return "absent" if value is MISSING else one_line(value)
 
 
 def _trained_with(storage: Storage, saved: Saved | None, new: TrainerConfig) -> TrainerConfig:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ludus.config import registry
 from ludus.config.base import TrainerConfig, key_paths
-from ludus.config.overrides import MISSING, is_length, value_at
+from ludus.config.overrides import is_length, value_at
 from ludus.core.errors import RunError, StorageError, nearest
 from ludus.core.exactness import exact_word
 from ludus.store.bests import RUNNERS_UP
