@@ -59,7 +59,7 @@ class CentredModel(nn.Module):
         return self.layers(x)
 '''
 LENGTHS = {
-    "ppo": {"epochs.max_env_steps": 480},
+    "ppo": {"max_env_steps": 480},
     "supervised": {"max_epochs": 8, "data": WINE, "batch_size": 16, "engine": "tape"},
 }
 

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from ludus.config import families
 from ludus.core.errors import ConfigError
 
-VERSION = 5
+VERSION = 6
 
 
 def has_keys(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:

@@ -410,7 +410,7 @@ def test_a_run_that_is_not_there_is_told_the_nearest_that_is(call: Ludus, run: P
 def test_a_bare_key_is_told_the_nearest_in_any_section(call: Ludus) -> None:
     Path("ppo.yaml").write_text(ludus.example("ppo").to_yaml())
     told = call("plan", "ppo.yaml", "max_env_step=5", "gama=1").refusal().splitlines()
-    assert told[1].endswith("Did you mean 'epochs.max_env_steps'?")
+    assert told[1].endswith("Did you mean 'max_env_steps'?")
     assert told[2].endswith("Did you mean 'gamma'?")
 
 

@@ -35,9 +35,20 @@ _SECTIONS["agent"] = _SECTIONS["host"]
 _LOSS = {"value_coef": "critic_coef", "clip": "clip_epsilon", "value_clip": "clip_value"}
 
 
+_EPOCHS = ("max_env_steps", *_SECTIONS["epochs"])
+
+
+def as_version_5(config: Any) -> dict[str, Any]:
+    """Return the data of a config under the names and meanings that its keys had in version 5."""
+    data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 5}
+    if "gae_lambda" in data and "max_env_steps" in data:
+        data["epochs"] = {key: data.pop(key) for key in _EPOCHS}
+    return data
+
+
 def as_version_4(config: Any) -> dict[str, Any]:
     """Return the data of a config under the names and meanings that its keys had in version 4."""
-    data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 4}
+    data = as_version_5(config) | {"version": 4}
     evaluation = data.get("evaluation", {})
     if "num_envs" in data and "target" in evaluation:
         evaluation["target_return"] = evaluation.pop("target")

@@ -459,8 +459,8 @@ def test_a_replaced_value_is_checked_like_any_other() -> None:
     ("kind", "key", "path"),
     [
         ("ppo", "seed", "seed"),
-        ("ppo", "evaluate_every_epochs", "epochs.evaluate_every_epochs"),
-        ("ppo", "epochs.evaluate_every_epochs", "epochs.evaluate_every_epochs"),
+        ("ppo", "evaluate_every_epochs", "evaluate_every_epochs"),
+        ("ppo", "epochs.evaluate_every_epochs", "evaluate_every_epochs"),
         ("dqn", "num_train_steps", "steps.max_opt_steps"),
         ("supervised", "num_train_steps", "max_opt_steps"),
         ("dqn", "learning_rate", "optimizer.learning_rate"),
@@ -499,7 +499,7 @@ def test_key_paths_names_sections_and_leaves() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "meant"),
     [
-        ("ppo", "total_timesteps", "epochs.max_env_steps"),
+        ("ppo", "total_timesteps", "max_env_steps"),
         ("ppo", "n_epochs", "num_epochs"),
         ("ppo", "clip_range", "clip.initial"),
         ("sac", "polyak", "target.tau"),
@@ -532,6 +532,7 @@ def test_a_name_from_elsewhere_is_told_what_it_is_here(
             "'steps.evaluate_every_opt_steps' decides that, in optimisation steps, not in epochs."),
         ("dqn-mountaincar", "log_every_opt_steps=5",
             "'epochs.log_every_epochs' decides that, in epochs, not in"),
+        ("ppo", "log_every_opt_steps=5", "'log_every_epochs' decides that, in epochs, not in"),
         ("sac", "updates_per_env_step=2",
             "Here 'steps.update_every_env_steps' decides that, in env steps for each"),
         ("dqn", "target_update_interval=5", "decides that, in optimisation steps, not in env steps."),

@@ -42,8 +42,8 @@ _STEPS: dict[str, Any] = {
 }  # fmt: skip
 _PPO: dict[str, Any] = {
     "rollout_steps": 8, "num_epochs": 2, "minibatches": 2, "clip.schedule": STEADY,
-    "epochs.max_env_steps": 48, "epochs.log_every_epochs": 1, "epochs.evaluate_every_epochs": 2,
-    "epochs.keep_every_epochs": 0,
+    "max_env_steps": 48, "log_every_epochs": 1, "evaluate_every_epochs": 2,
+    "keep_every_epochs": 0,
 }  # fmt: skip
 # One round that labels the whole pool fits as supervised training does.
 _ACTIVE: dict[str, Any] = {

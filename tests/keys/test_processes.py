@@ -77,7 +77,7 @@ def test_evaluations_run_in_a_process_of_their_own_while_training_goes_on(
     kind: str, tmp_path: Path
 ) -> None:
     """The env of the evaluation waits for what training does only after the evaluation has begun."""
-    length = {"epochs.max_env_steps": 80} if kind == "ppo" else {}
+    length = {"max_env_steps": 80} if kind == "ppo" else {}
     after = 12 if kind == "ppo" else 6
     assert run(kind, **length).at("eval/return_mean")[0] == after
     scores = {}

@@ -55,7 +55,7 @@ CHANGES = {
         "settings.checkpoint.every_opt_steps=40",
     ],
     "ppo": [
-        "epochs.max_env_steps=12000",
+        "max_env_steps=12000",
         "normalise={observations: true, rewards: true, clip: 10.0}",
         "evaluation.asynchronous=true",
         "evaluation.timeout_seconds=600.0",

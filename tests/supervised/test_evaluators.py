@@ -253,9 +253,9 @@ from ludus.config.sections import StrictConfig
 {body}
 
 config = ludus.example("ppo", **{{"evaluation.asynchronous": True,
-    "evaluation.timeout_seconds": 60.0, "epochs.max_env_steps": 512,
+    "evaluation.timeout_seconds": 60.0, "max_env_steps": 512,
     "rollout_steps": 32, "num_envs": 2, "minibatch_size": 32, "num_epochs": 1,
-    "epochs.evaluate_every_epochs": 1,
+    "evaluate_every_epochs": 1,
     "evaluation.target": None, "settings.display": "none", "network.widths": [8],
     "evaluation.episodes": 2, "env": {env}}})
 try:
