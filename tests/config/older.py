@@ -43,6 +43,8 @@ def as_version_5(config: Any) -> dict[str, Any]:
     data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 5}
     if "gae_lambda" in data and "max_env_steps" in data:
         data["epochs"] = {key: data.pop(key) for key in _EPOCHS}
+    if "host" in data:
+        data["evaluation"]["max_steps"] = data["evaluation"].pop("max_turns")
     return data
 
 

@@ -29,6 +29,7 @@ def test_a_file_of_version_5_means_what_it_meant(name: str) -> None:
         ("ppo", "epochs.evaluate_every_epochs", "evaluate_every_epochs", 4),
         ("ppo", "epochs.max_opts", "max_opt_steps", 200),
         ("ppo", "save_freq", "keep_every_epochs", 4),
+        ("fused_dqn", "evaluation.max_steps", "evaluation.max_turns", 4),
     ],
 )
 def test_a_name_of_version_5_is_accepted_and_told(
