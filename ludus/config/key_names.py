@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ludus.config.families import Family, Hint, families
+from ludus.config.families import Family, FormerValue, Hint, families
 from ludus.config.registry import find
 from ludus.core.errors import ConfigError
 
@@ -45,6 +45,12 @@ def former_paths(key: str, kind: object) -> list[str]:
         # A key may have moved in several versions.
         found += [new for old, new in names if old == path and new not in found]
     return list(dict.fromkeys(found))
+
+
+def former_value(key: str, kind: object) -> FormerValue | None:
+    """Return the function that converts the values of a former key; None if they are the same today."""
+    found = (room.former_values.get(key) for room in _families_of(kind))
+    return next((one for one in found if one is not None), None)
 
 
 def _families_of(kind: object) -> list[Family]:

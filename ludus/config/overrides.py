@@ -6,7 +6,7 @@ import copy
 import difflib
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ludus.config import families, key_names, strict_yaml
@@ -57,13 +57,25 @@ def read_path(data: Mapping[str, Any], key: str) -> str:
     raise ConfigError(f"'{key}' is not a key of this config.{hint}")
 
 
-def renamed_path(data: Mapping[str, Any], key: str) -> str | None:
-    """Return the path that a key of earlier versions has in this config; None for a key of today."""
+def renamed_path(
+    data: Mapping[str, Any], key: str, *, tell: Callable[[str], object] | None = None
+) -> str | None:
+    """Return the path that a key of earlier versions has in this config, and tell it; None for a key of
+    today.
+    """
     paths = key_paths(data)
     if key in paths or _places(paths, key):
         return None
     found = [path for path in key_names.former_paths(key, data.get("kind")) if path in paths]
-    return found[0] if len(found) == 1 else None
+    if len(found) != 1:
+        return None
+    if tell is not None:
+        tell(f"'{key}' is called '{found[0]}' now")
+    return found[0]
+
+
+def _write(told: str) -> None:
+    sys.stderr.write(f"ludus: {told}\n")
 
 
 def _places(paths: Sequence[str], name: str) -> list[str]:
@@ -80,8 +92,11 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     section nested in another of its kind, such as the optimizer of a pretraining.
     """
     key = key.replace("__", ".")
-    if now := renamed_path(data, key):
-        sys.stderr.write(f"ludus: '{key}' is called '{now}' now\n")
+    if now := renamed_path(data, key, tell=_write):
+        if convert := key_names.former_value(key, data.get("kind")):
+            for place, one in convert(data, value).items():
+                override(data, place, one)
+            return now
         key = now
     path = key.split(".")
     if hint := _known_earlier(path, data, value):

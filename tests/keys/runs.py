@@ -56,7 +56,7 @@ def tiny(kind: str, **changed: Any) -> Any:
     if kind in ("supervised", "active"):
         own = {
             "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "engine": "tape",
-            "ema_decay": None, "max_grad_norm": None, "early_stopping": None, "best_model": None,
+            "ema_decay": None, "max_grad_norm": None, "evaluation.patience": None, "evaluation.keep": 0,
             "log_every_opt_steps": 0, "learning_rate_schedule": STEADY, **QUIET,
         }  # fmt: skip
         return ludus.example(kind).replace(

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.config import migrations
+from ludus.config import migrations, strict_yaml
 from ludus.config.base import change, current, from_data, read_config
 from ludus.config.overrides import key_paths
 from ludus.core.errors import ConfigError, RunError
 from ludus.store.directory import deciding
 from tests.command_line import in_process
-from tests.config.older import as_version_4
+from tests.config.older import as_version_4, as_version_5
 from tests.keys.runs import tiny
 from tests.rl.small import small
 from tests.supervised.conftest import lines
@@ -67,6 +67,20 @@ def test_a_script_may_make_a_run_longer_than_what_compile_auto_goes_by(
     longer: Any = ludus.build_trainer(config)
     result = longer.fit(max_steps=24, root=str(tmp_path), name="run", resume=True)
     assert (result.counters["opt_steps"], longer.config.engine) == (24, "tape")
+
+
+def test_what_a_short_fit_of_version_5_turned_off_stays_off(tmp_path: Path) -> None:
+    """Its events name the key as that version did."""
+    config = small("ppo")
+    ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")
+    events, file = tmp_path / "run" / "events.jsonl", tmp_path / "run" / "config.yaml"
+    told = events.read_text().replace("evaluate_every_epochs", "epochs.evaluate_every_epochs")
+    assert '{"epochs.evaluate_every_epochs": 0}' in told
+    events.write_text(told)
+    file.write_text(strict_yaml.dump(as_version_5(read_config(file))))
+    longer: Any = ludus.build_trainer(config)
+    longer.fit(max_steps=24, root=str(tmp_path), name="run", resume=True)
+    assert longer.config.evaluate_every_epochs == 0
 
 
 @pytest.mark.covers("000-M3")
