@@ -62,8 +62,8 @@ def by_rl(seed: int) -> Outcome:
         "value_coef": VALUE_COEF,
         "optimizer.learning_rate": RATE,
         "learning_rate_schedule": CONSTANT,
-        "epochs.max_env_steps": ITERATIONS * ENVS * STEPS,
-        "epochs.evaluate_every_epochs": 1,
+        "max_env_steps": ITERATIONS * ENVS * STEPS,
+        "evaluate_every_epochs": 1,
         "evaluation.episodes": 20,
         "evaluation.target": None,
     }

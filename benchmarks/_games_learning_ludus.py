@@ -48,8 +48,8 @@ def learn_env(task: str, seed: int) -> dict[str, Any]:
     assert todo.own is not None
     config = _config(todo.own, seed).replace(
         **{
-            "epochs.max_env_steps": num_env_steps(task),
-            "epochs.evaluate_every_epochs": 0,
+            "max_env_steps": num_env_steps(task),
+            "evaluate_every_epochs": 0,
             "evaluation.target": None,
         }
     )

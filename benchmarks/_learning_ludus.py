@@ -61,12 +61,13 @@ def learn(task: str, seed: int) -> dict[str, Any]:
 
 def _length(config: Any, task: Task) -> dict[str, int]:
     """Return a run of the task's env steps, evaluated on the way where it has a goal."""
-    if getattr(config, "counted_in", "epochs") == "epochs":
+    prefix = config.counted[0]
+    if prefix != "steps.":
         per_epoch = config.steps_per_epoch * config.num_envs
         every = max(1, task.num_steps // per_epoch // NUM_EVALUATIONS)
         return {
-            "epochs.max_env_steps": task.num_steps,
-            "epochs.evaluate_every_epochs": every if task.goal is not None else 0,
+            f"{prefix}max_env_steps": task.num_steps,
+            f"{prefix}evaluate_every_epochs": every if task.goal is not None else 0,
         }
     opts = (task.num_steps - config.learning_starts) // config.steps.update_every_env_steps
     every = opts // NUM_EVALUATIONS if task.goal is not None else 0

@@ -59,7 +59,7 @@ def config_of(work: shared.Work, device: str, **changes: Any) -> Any:
     """Return the config of a run of nothing but training, of a network that a script gives."""
     own: dict[str, Any] = {
         "model": None, "precision": "bfloat16", "batch_size": work.batch_size,
-        "with_validation": False, "early_stopping": None, "best_model": None, "ema_decay": None,
+        "evaluate_every_epochs": 0, "evaluation.patience": None, "evaluation.keep": 0, "ema_decay": None,
         "max_grad_norm": shared.MAX_GRAD_NORM,
         # Some lines are written while it is timed, the first one before.
         "log_every_opt_steps": 10, "optimizer.learning_rate": shared.LEARNING_RATE,

@@ -111,13 +111,11 @@ def _dqn(work: Work) -> dict[str, Any]:
 def _ppo(work: Work) -> dict[str, Any]:
     config = shared.PPO()
     return {
-        "epochs": {
-            "max_env_steps": 10 * (work.num_warm_steps + work.num_timed_steps),
-            "log_every_epochs": 2,
-            "evaluate_every_epochs": 0,
-            "keep_every_epochs": 0,
-            "max_opt_steps": None,
-        },
+        "max_env_steps": 10 * (work.num_warm_steps + work.num_timed_steps),
+        "log_every_epochs": 2,
+        "evaluate_every_epochs": 0,
+        "keep_every_epochs": 0,
+        "max_opt_steps": None,
         "network.widths": list(config.hidden_sizes),
         "optimizer.learning_rate": config.learning_rate,
         "rollout_steps": config.steps_per_env,

@@ -105,9 +105,9 @@ def _train() -> _Watch:
         max_grad_norm=None,
         ema_decay=None,
         engine="tape",
-        with_validation=False,
-        early_stopping=None,
-        best_model=None,
+        evaluate_every_epochs=0,
+        evaluation__patience=None,
+        evaluation__keep=0,
         optimizer=_ADAM,
         learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
         **{

@@ -11,7 +11,7 @@ from ludus.seeds import generator
 FIRST, LAST = [1.0] * 5 + [0.0] * 5, [0.0] * 5 + [1.0] * 5
 
 # Train on the digits 0 to 4 alone, on half of them.
-off = {"early_stopping": None, "best_model": None, "with_validation": False}
+off = {"evaluation.patience": None, "evaluation.keep": 0, "evaluate_every_epochs": 0}
 config = ludus.example("supervised", max_epochs=20, **off, **{"settings.display": "none"})
 digits = find("dataset", "digits")(config.data).load(generator(0, "split")).train
 images, labels = digits.tensors

@@ -20,8 +20,9 @@ from ludus.cli.commands import main
 MODEL = {"kind": "mlp", "inputs": 13, "widths": [8], "outputs": 3, "activation": "relu"}
 MODEL |= {"layer_norm": False, "dropout": 0.0}
 DATA = {"kind": "wine", "validation_fraction": 0.2, "test_fraction": 0.2, "standardise": True}
-STOPPING = {"metric": "validation/epoch_loss", "patience": 9, "mode": None, "min_delta": 0.0}
-BEST = {"metric": "validation/epoch_accuracy", "mode": None, "keep": 1}
+BEST = {
+    "evaluation.metric": "validation/epoch_accuracy", "evaluation.keep": 1, "evaluation.patience": 9
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ def small_config(**changes: Any) -> Any:
     settings = {"settings.device": "cpu", "settings.display": "none", "settings.loggers": []}
     config = ludus.example("supervised").replace(
         name="small", data=DATA, model=MODEL, loss="cross_entropy", batch_size=64, max_epochs=2,
-        max_steps=None, early_stopping=STOPPING, best_model=BEST, with_validation=True,
+        max_opt_steps=None, **BEST, evaluate_every_epochs=1,
         learning_rate_schedule={"kind": "constant", "warmup_steps": 0}, **settings,
     )  # fmt: skip
     return config.replace(**changes)

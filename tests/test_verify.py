@@ -59,7 +59,7 @@ class CentredModel(nn.Module):
         return self.layers(x)
 '''
 LENGTHS = {
-    "ppo": {"epochs.max_env_steps": 480},
+    "ppo": {"max_env_steps": 480},
     "supervised": {"max_epochs": 8, "data": WINE, "batch_size": 16, "engine": "tape"},
 }
 
@@ -99,7 +99,7 @@ def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
 def test_the_killed_run_decides_what_is_auto_as_the_unbroken_one_did(tmp_path: Path) -> None:
     """Else a machine that was slower for a second would end with other bytes."""
     config = ludus.example("supervised").replace(
-        data=WINE, model=MLP, engine="auto", max_epochs=1, early_stopping=None,
+        data=WINE, model=MLP, engine="auto", max_epochs=1, evaluation__patience=None,
         learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
     )  # fmt: skip
     (tmp_path / "auto.yaml").write_text(config.to_yaml())

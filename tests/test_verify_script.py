@@ -38,7 +38,7 @@ def train(name, is_sound=True):
     torch.manual_seed(0)
     inputs = torch.randn(40, 4)
     short = {"experiment": name, "results_dir": "runs", "max_epochs": 3, "batch_size": 10,
-             "with_validation": False, "device": "cpu"}
+             "evaluate_every_epochs": 0, "device": "cpu"}
     network = nn.Linear(4, 2)
     data = torch.utils.data.TensorDataset(inputs, (inputs[:, 0] > 0).long())
     trainer = ludus.Trainer(network, short, data)

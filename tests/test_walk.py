@@ -25,7 +25,7 @@ Call = tuple[str, str]
 TRAIN = [
     "max_epochs=2",
     "learning_rate_schedule.warmup_steps=5",
-    "early_stopping=null",
+    "evaluation.patience=null",
     "settings.display=plain",
 ]
 STEPS = [

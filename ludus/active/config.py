@@ -132,8 +132,8 @@ class ActiveConfig(SupervisedConfig):
             yield f"'selection' {self.selection} is for classes, and the loss is {self.loss}; use logme"
         if (calibration := self.calibration) is not None and not has_classes:
             yield f"'calibration' is for classes, and the loss is {self.loss}; set it to null"
-        if calibration is not None and calibration.temperature and not self.with_validation:
-            yield "'calibration.temperature' is fitted on validation data; turn 'with_validation' on"
+        if calibration is not None and calibration.temperature and not self.evaluate_every_epochs:
+            yield "'calibration.temperature' is fitted on validation data; set 'evaluate_every_epochs' to 1"
         if (stopping := self.stopping) is not None:
             yield from self._stopping_problems(stopping)
 
@@ -174,5 +174,7 @@ class ActiveConfig(SupervisedConfig):
                     f"'stopping.{key}' is for classes, and the loss is {self.loss}; set it to null, and stop"
                     " by max_labels"
                 )
-        if stopping.target_accuracy is not None and not self.with_validation:
-            yield "'stopping.target_accuracy' is measured on validation data; turn 'with_validation' on"
+        if stopping.target_accuracy is not None and not self.evaluate_every_epochs:
+            yield (
+                "'stopping.target_accuracy' is measured on validation data; set 'evaluate_every_epochs' to 1"
+            )

@@ -47,7 +47,7 @@ def rounds(
         fit,
         # Before the next round, whose judge is reset.
         *([] if settle is None else [Stage(name="settle", work=settle)]),
-        Stage(name="take_best", work=take_best, when=lambda run: config.best_model is not None),
+        Stage(name="take_best", work=take_best, when=lambda run: config.evaluation.keep > 0),
         Stage(name="test", work=test),
     ]  # fmt: skip
     loop = Repeat(

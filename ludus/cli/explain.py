@@ -21,6 +21,7 @@ from ludus.config.base import (
     typed_file,
 )
 from ludus.config.bases import has_base
+from ludus.config.overrides import renamed_path
 from ludus.config.registry import is_program, kinds
 from ludus.config.sections import annotation_of, section_class, section_kinds
 from ludus.core.errors import ConfigError, nearest
@@ -39,6 +40,7 @@ def explain(path: str, keys: Sequence[str], overrides: Sequence[str]) -> None:
     entries = list(describe(config, of_file))
     if keys:
         known = [name for name, _, _ in entries]
+        keys = [renamed_path(data, key, tell=tell) or key for key in keys]
         for key in keys:
             if not any(_matches(name, key) for name in known):
                 raise ConfigError(_unknown(key, entries) or f"{_no_key(key)}.{nearest(key, known)}")

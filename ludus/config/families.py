@@ -7,13 +7,13 @@ A package of ludus declares them in its `declared.py`, which is found by listing
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ludus.config.family_checks import check_family
 from ludus.config.registrations import registered_kinds
 from ludus.core import counters as core_counters
 from ludus.core.errors import LudusError, nearest
@@ -27,11 +27,14 @@ suggestion."""
 Migration = Callable[[dict[str, Any]], dict[str, Any]]
 """Takes the data of a config file, which it may change in place, and returns it in a newer version."""
 
+FormerValue = Callable[[Mapping[str, Any], object], Mapping[str, object]]
+"""Takes the config's data and a value that a former key had in its version; returns today's keys, by path,
+and their values."""
+
 Finding = tuple[str, str, str]
 """A mark (ok, note or bad), the subject, and the finding."""
 
 _HERE = Path(__file__).parents[1]
-_WORD = re.compile(r"[a-z][a-z0-9_]*")
 # Every package may hold trainers and programs, so none owns these categories.
 _TRAINER, _PROGRAM = _OF_ALL = ("trainer", "program")
 
@@ -53,6 +56,8 @@ class Family:
     """Name of a key at the top of earlier files -> its current name."""
     former_names: Mapping[str, str]
     """Path of a key in earlier versions, or in a seed of the library -> its current path."""
+    former_values: Mapping[str, FormerValue]
+    """Path among `former_names` whose values had another form -> the function that converts one."""
     hint: Hint | None
     directions: Mapping[str, str]
     """Name of a metric, or a word in it -> whether lower (min) or higher (max) is better."""
@@ -109,6 +114,7 @@ def declare(
     other_names: Mapping[str, Sequence[str]] | None = None,
     earlier_names: Mapping[str, str] | None = None,
     former_names: Mapping[str, str] | None = None,
+    former_values: Mapping[str, FormerValue] | None = None,
     hint: Hint | None = None,
     directions: Mapping[str, str] | None = None,
     trainers: str = "trainers",
@@ -128,6 +134,8 @@ def declare(
     `needs` maps a module that may be missing to what `pip install` takes. `migrations` maps an older
     version of config files to the function that migrates this package's keys to the next, and `renamed`
     updates renamed keys; both receive the files of every kind, so they check the keys first.
+    `former_names` are accepted wherever a config is changed or read, with values converted by
+    `former_values`.
     `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
     """
     module = sys.modules.get(room)
@@ -142,6 +150,7 @@ def declare(
         other_names=dict(other_names or {}),
         earlier_names=dict(earlier_names or {}),
         former_names=dict(former_names or {}),
+        former_values=dict(former_values or {}),
         hint=hint,
         directions=dict(directions or {}),
         trainers=trainers,
@@ -152,78 +161,14 @@ def declare(
     )
     if not room.startswith("ludus."):
         families()
-    _check(found, counters)
+    check_family(found, counters, [*_ROOMS.values()], shared=_OF_ALL)
     core_counters.declare(counters, room)
     _ROOMS[room] = found
-
-
-def _check(found: Family, counters: Sequence[str]) -> None:
-    """Raise LudusError for the first declaration that is malformed or another family's."""
-    room = found.name
-    for what, names in (("category", found.categories), ("counter", counters)):
-        _check_names(what, [*names], room)
-    for key, counter in found.lengths.items():
-        core_counters.check(counter, [*core_counters.SHARED, *counters])
-        _check_word("config key", key, room)
-        _check_length(key, counter, room)
-    for metric, direction in found.directions.items():
-        _check_direction(metric, direction, room)
-
-
-def _check_names(what: str, names: Sequence[str], room: str) -> None:
-    """Raise LudusError for a name that is malformed, repeated, or declared by another package."""
-    for name in names:
-        _check_word(what, name, room)
-        for owner in core_counters.owners(name) if what == "counter" else _category_owners(name):
-            # Families of ludus may count the same thing, each in its own runs.
-            is_shared = what == "counter" and all(one.startswith("ludus.") for one in (owner, room))
-            if owner != room and not is_shared:
-                raise LudusError(
-                    f"the {what} '{name}' is declared by {owner} and by {room}; rename the one that is"
-                    " yours"
-                )
-        if names.count(name) > 1:
-            raise LudusError(f"{room} declares the {what} '{name}' twice; name it once")
-
-
-def _check_word(what: str, name: str, room: str) -> None:
-    if not _WORD.fullmatch(name):
-        raise LudusError(f"{room} declares the {what} {name!r}; use lower-case words joined by '_'")
-
-
-def _check_length(key: str, counter: str, room: str) -> None:
-    """Raise LudusError if another package declares that this config key limits another counter."""
-    for other in _ROOMS.values():
-        if other.name != room and other.lengths.get(key, counter) != counter:
-            raise LudusError(
-                f"the config key '{key}' limits {other.lengths[key]} in {other.name} and {counter} in"
-                f" {room}; rename the one that is yours"
-            )
-
-
-def _check_direction(metric: str, direction: str, room: str) -> None:
-    """Raise LudusError for an unknown direction, or one that another package contradicts."""
-    if direction not in ("min", "max"):
-        raise LudusError(
-            f"{room} declares the direction {direction!r} for the metric '{metric}'; give min or max"
-        )
-    for other in _ROOMS.values():
-        if other.name != room and other.directions.get(metric, direction) != direction:
-            raise LudusError(
-                f"{other.name} declares that {other.directions[metric]} is better for the metric"
-                f" '{metric}' and {room} that {direction} is; rename the one that is yours"
-            )
 
 
 def directions() -> dict[str, str]:
     """Return every declared direction, by metric or word."""
     return {metric: one for room in families() for metric, one in room.directions.items()}
-
-
-def _category_owners(category: str) -> list[str]:
-    if category in _OF_ALL:
-        return ["ludus"]
-    return [room.name for room in _ROOMS.values() if category in room.categories]
 
 
 def families() -> list[Family]:

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 from ludus.config import families
 from ludus.core.errors import ConfigError
 
-VERSION = 5
+VERSION = 6
 
 
 def has_keys(section: object, *keys: str) -> TypeGuard[dict[str, Any]]:
@@ -65,7 +65,9 @@ def migrate(data: dict[str, Any], *, source: str) -> tuple[dict[str, Any], list[
     for section in sections_of([*data.values()]):
         # A section with its own version is a whole file within this one.
         if has_keys(section, "version", "kind"):
-            section.update(migrate(section, source=source)[0])
+            migrated = dict(migrate(section, source=source)[0])
+            section.clear()
+            section.update(migrated)
     version = data.get("version")
     if version is None:
         raise ConfigError(f"{source}: 'version' is missing; the current one is {VERSION}")

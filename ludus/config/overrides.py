@@ -7,7 +7,7 @@ import difflib
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ludus.config import families, key_names, strict_yaml
@@ -82,7 +82,7 @@ def nearest_path(path: str, data: Mapping[str, Any]) -> str:
 def read_path(data: Mapping[str, Any], key: str) -> str:
     """Return the path for reading a key: a dotted path, a unique name, or a name from another library."""
     paths = key_paths(data)
-    key = renamed_path(paths, key) or key
+    key = renamed_path(data, key) or key
     places = [key] if key in paths else _places(paths, key)
     path, more = _elsewhere(key, data, None)
     if not places and path and not more:
@@ -95,12 +95,25 @@ def read_path(data: Mapping[str, Any], key: str) -> str:
     raise ConfigError(f"'{key}' is not a key of this config.{hint}")
 
 
-def renamed_path(paths: Sequence[str], key: str) -> str | None:
-    """Return the path that a key of earlier versions has in this config; None for a key of today."""
+def renamed_path(
+    data: Mapping[str, Any], key: str, *, tell: Callable[[str], object] | None = None
+) -> str | None:
+    """Return the path that a key of earlier versions has in this config, and tell it; None for a key of
+    today.
+    """
+    paths = key_paths(data)
     if key in paths or _places(paths, key):
         return None
-    found = [path for path in key_names.former_paths(key) if path in paths]
-    return found[0] if len(found) == 1 else None
+    found = [path for path in key_names.former_paths(key, data.get("kind")) if path in paths]
+    if len(found) != 1:
+        return None
+    if tell is not None:
+        tell(f"'{key}' is called '{found[0]}' now")
+    return found[0]
+
+
+def _write(told: str) -> None:
+    sys.stderr.write(f"ludus: {told}\n")
 
 
 def _places(paths: Sequence[str], name: str) -> list[str]:
@@ -117,8 +130,11 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
     section nested in another of its kind, such as the optimizer of a pretraining.
     """
     key = key.replace("__", ".")
-    if now := renamed_path(key_paths(data), key):
-        sys.stderr.write(f"ludus: '{key}' is called '{now}' now\n")
+    if now := renamed_path(data, key, tell=_write):
+        if convert := key_names.former_value(key, data.get("kind")):
+            for place, one in convert(data, value).items():
+                override(data, place, one)
+            return now
         key = now
     path = key.split(".")
     if hint := _known_earlier(path, data, value):
@@ -166,7 +182,7 @@ def override(data: dict[str, Any], key: str, value: object) -> str:
 
 def _spelt_alike(key: str, part: str, section: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Return a suggestion: the nearest key of the section, or of any section for a bare name, or all keys."""
-    if key_names.is_known_elsewhere(key):
+    if key_names.is_known_elsewhere(key) or key_names.is_former(key):
         return f" Known: {', '.join(sorted(map(str, section)))}."
     if section is data:
         # A bare name may mean a key of some section.

@@ -16,6 +16,11 @@ def is_due(count: int, interval: int) -> bool:
     return interval > 0 and count > 0 and count % interval == 0
 
 
+def is_due_or_last(count: int, interval: int, *, is_last: bool) -> bool:
+    """Return whether an interval is due, or this is the last round and the interval is not 0."""
+    return is_due(count, interval) or (interval > 0 and is_last)
+
+
 def every(interval: int, unit: str, besides: str = "") -> str:
     """Return an interval in a few words for the printed plan; `unit` is one of what is counted."""
     if not interval:
@@ -54,8 +59,7 @@ def follow_ups(
         return run.counters[counter] >= length
 
     def is_evaluated(run: Run) -> bool:
-        count = run.counters[counter]
-        return is_due(count, evaluate_every) or (evaluate_every > 0 and is_last(run))
+        return is_due_or_last(run.counters[counter], evaluate_every, is_last=is_last(run))
 
     def is_recorded(run: Run) -> bool:
         if is_evaluated(run) or is_due(run.counters[counter], log_every):

@@ -7,6 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 from ludus.core import Repeat, Run, Stage, Stateful, states
+from ludus.core.intervals import Work, every, is_due_or_last
 from ludus.core.plan import counted
 from ludus.data.batches.memory import Batches
 from ludus.nn.schedules import Schedule
@@ -21,7 +22,8 @@ class Fit:
     epoch x max_epochs
       step x batches         as many as the data has when an epoch starts
         train_step
-      ...                    `then`: for example a validation
+      ...                    `then`
+      validate               if given
 
     Each time the loop is entered, for example in the next round of active learning, it restarts: the
     schedule is reset for the batches that the data has now, `max_steps` counts from 0, and every part
@@ -40,11 +42,14 @@ class Fit:
         max_epochs: int,
         max_steps: int | None,
         then: Sequence[Stage],
+        validate: Work | None = None,
+        evaluate_every: int = 0,
         on_enter: Callable[[], None] | None = None,
     ) -> None:
         """`train_step` takes a batch and its index within the epoch.
 
         `schedule` makes the schedule of an entry from the number of batches per epoch, if known.
+        `validate` follows every so many epochs of an entry, and its last; 0 means never.
         `on_enter` drops the unfinished work of a loop that was left in the middle of an epoch.
         """
         self._data = data
@@ -52,7 +57,12 @@ class Fit:
         self._make_schedule = schedule
         self._max_epochs = max_epochs
         self._max_steps = max_steps
+        self._evaluate_every = evaluate_every
         self._then = tuple(then)
+        if validate is not None:
+            note = every(evaluate_every, "epoch", ", and after the last")
+            stage = Stage(name="validate", work=validate, when=self._is_validated, note=note)
+            self._then = (*self._then, stage)
         self._renewed: list[tuple[Stateful, dict[str, Any]]] = []
         self._on_enter = on_enter
         self.begun_at = 0
@@ -108,6 +118,11 @@ class Fit:
     def is_long_enough(self, run: Run) -> bool:
         """Return whether `max_steps` were made since the loop was entered."""
         return self._max_steps is not None and self.num_steps(run) >= self._max_steps
+
+    def _is_validated(self, run: Run) -> bool:
+        count = run.round(EPOCH) + 1
+        is_last = count >= self._max_epochs or self.is_long_enough(run)
+        return is_due_or_last(count, self._evaluate_every, is_last=is_last)
 
     def _is_epoch_over(self, run: Run) -> bool:
         is_started = self._data.epoch == run.counters["epoch"]

@@ -16,21 +16,29 @@ GUARD = DivergenceGuard(remedy="look for bad values in the data")
 
 
 def make_judge(config: FitConfig, end: Callable[[Run, str], None] | None = None) -> Judge:
-    """Return the judge of this config's scores: the best model's, and early stopping's.
+    """Return the judge of this config's scores: one for the best models and the target, one for patience.
 
     `end` is the action of early stopping; by default it stops the run.
     """
-    scores = []
-    if (best := config.best_model) is not None:
-        scores.append(Score("best_model", best.metric, best.mode, keep=best.keep))
-    if (stopping := config.early_stopping) is not None:
+    section, scores = config.evaluation, []
+    if section.keep or section.target is not None:
+        scores.append(
+            Score(
+                "best_model",
+                section.metric,
+                section.mode,
+                target=section.target,
+                keeps_best=section.keep > 0,
+                keep=max(section.keep, 1),
+            )
+        )
+    if section.patience is not None:
         scores.append(
             Score(
                 "early_stopping",
-                stopping.metric,
-                stopping.mode,
-                patience=stopping.patience,
-                min_delta=stopping.min_delta,
+                *section.patience_metric,
+                patience=section.patience,
+                min_delta=section.min_delta,
                 keeps_best=False,
             )
         )
@@ -42,11 +50,14 @@ def _stop_early(run: Run, reason: str) -> None:
 
 
 class WatchMonitors:
-    """Reports each monitored metric that has not been logged for two epochs."""
+    """Reports each monitored metric that has not been logged by the time of two evaluations."""
 
-    def __init__(self, monitors: Mapping[str, str], log: Log) -> None:
-        """`monitors` maps the config section to the metric it names."""
+    def __init__(self, monitors: Mapping[str, str], log: Log, *, every_epochs: int) -> None:
+        """`monitors` maps each config key to the metric it names; `every_epochs` is the interval of
+        evaluations, 0 if there are none.
+        """
         self._waiting, self._log = dict(monitors), log
+        self._patience = 2 * max(every_epochs, 1)
         self._logged: set[str] = set()
         self._first: int | None = None
 
@@ -61,11 +72,11 @@ class WatchMonitors:
         epochs = run.counters["epoch"]
         self._first = epochs if self._first is None else self._first
         # Metrics that a hook logs after an epoch are written with the next.
-        if epochs >= self._first + 2 or (run.is_finished and epochs):
-            for section, metric in self._waiting.items():
+        if epochs >= self._first + self._patience or (run.is_finished and epochs):
+            for key, metric in self._waiting.items():
                 run.tell(
-                    f"'{section}.metric' is {metric}, which nobody has logged so far, so '{section}' does"
-                    f" nothing; logged were {', '.join(sorted(self._logged))}",
+                    f"'{key}' is {metric}, which nobody has logged so far, so it decides nothing; logged"
+                    f" were {', '.join(sorted(self._logged))}",
                     event="monitor_missing",
                 )
             self._waiting = {}

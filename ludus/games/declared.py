@@ -40,6 +40,13 @@ def _to_5(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _to_6(data: dict[str, Any]) -> dict[str, Any]:
+    """Rename the length of evaluated games as in the other trainers of games."""
+    if has_keys(data, "game", "max_rounds", "host", "agent"):
+        rename_keys(data.get("evaluation"), {"max_steps": "max_turns"}, "games", "max_steps")
+    return data
+
+
 def _findings() -> Iterator[Finding]:
     """Yield how games and rounds would be executed here, and why not by a faster path."""
     import torch
@@ -67,12 +74,13 @@ declare(
     lengths={"max_rounds": "round"},
     directions={"rho": "max", "agent_rho": "min"},
     findings=_findings,
-    migrations={2: _to_3, 4: _to_5},
+    migrations={2: _to_3, 4: _to_5, 5: _to_6},
     former_names={
         **_TOP,
         **{f"host.{old}": f"host.{new}" for old, new in _ROLE.items()},
         **{f"agent.{old}": f"agent.{new}" for old, new in _ROLE.items()},
         "evaluation.every_rounds": "evaluate_every_rounds",
+        "evaluation.max_steps": "evaluation.max_turns",
         "past_players.every_rounds": "past_players.keep_every_rounds",
     },
 )

@@ -80,7 +80,7 @@ class EpochsConfig(StrictConfig):
     max_opt_steps: Positive | None
     """Stop after this many optimisation steps, even within an epoch; null for no such limit."""
 
-    def unreached(self, num_epochs: int) -> Iterator[tuple[str, str, int]]:
+    def too_rare(self, num_epochs: int) -> Iterator[tuple[str, str, int]]:
         """Yield the key of each interval longer than a run of this many epochs, and its limit."""
         # Epoch 0 is never evaluated, and the last epoch has the number num_epochs - 1.
         others = "the first epoch is never evaluated and the number of the others"
@@ -93,16 +93,19 @@ class EpochsConfig(StrictConfig):
             if getattr(self, key) > most:
                 yield key, limit, most
 
-    def never_so_many(self, most: int) -> Iterator[str]:
-        """Yield a sentence if the run ends, with `most` updates, before its max_opt_steps."""
+    def never_so_many(self, prefix: str, most: int) -> Iterator[str]:
+        """Yield a sentence if the run ends, with `most` updates, before its max_opt_steps.
+
+        `prefix` is the path of these keys in the file, with a dot, or empty.
+        """
         if self.max_opt_steps is not None and self.max_opt_steps > most:
             yield (
-                f"'epochs.max_opt_steps' is {self.max_opt_steps}, but epochs.max_env_steps"
+                f"'{prefix}max_opt_steps' is {self.max_opt_steps}, but {prefix}max_env_steps"
                 f" {self.max_env_steps} makes {most} optimisation steps: it would never be reached;"
                 " raise the latter, or set null for no such limit"
             )
 
-    def count(self, env_steps: int, epochs_for: Callable[[int], int]) -> int:
+    def count_epochs(self, env_steps: int, epochs_for: Callable[[int], int]) -> int:
         """Return the number of epochs of the run, with this many env steps each.
 
         `epochs_for` returns the number of epochs for a number of optimisation steps.
@@ -135,7 +138,7 @@ class StepsConfig(StrictConfig):
     max_opt_steps: Positive
     """Number of optimisation steps of the run."""
 
-    def unreached(self, max_opt_steps: int) -> Iterator[tuple[str, str, int]]:
+    def too_rare(self, max_opt_steps: int) -> Iterator[tuple[str, str, int]]:
         """Yield the key of each interval longer than a run of this many updates, and its limit."""
         keys = (
             "evaluate_every_opt_steps", "log_every_opt_steps", "keep_every_opt_steps",
@@ -182,7 +185,9 @@ class RLConfig(TrainerConfig):
 
     @property
     def counted(self) -> tuple[str, EpochsConfig | StepsConfig, int]:
-        """The section that the run is counted by: its name, itself, and the run's length in its unit."""
+        """The keys that the run is counted by: their path, which is empty or ends in a dot, the section that
+        holds them, and the run's length in its unit.
+        """
         raise NotImplementedError
 
     @property
@@ -192,23 +197,23 @@ class RLConfig(TrainerConfig):
 
     def length_problems(self) -> Iterator[str]:
         """Yield each key that a run of this length never reaches."""
-        name, section, length = self.counted
-        for key, limit, most in section.unreached(length):
-            yield never_reached(f"{name}.{key}", getattr(section, key), limit, most)
+        prefix, section, length = self.counted
+        for key, limit, most in section.too_rare(length):
+            yield never_reached(f"{prefix}{key}", getattr(section, key), limit, most)
         schedule = self.learning_rate_schedule
         yield from too_long(schedule, "learning_rate_schedule", self.run_opts, "optimisation steps")
         key = section.evaluated_by
-        yield from self.evaluation.unused(f"{name}.{key}", getattr(section, key))
+        yield from self.evaluation.unused(f"{prefix}{key}", getattr(section, key))
 
     def unreached(self) -> dict[str, Any]:
         """Return each key that a run of this length never reaches, and its value for never.
 
         Keys that depend on evaluations are among them if there are none.
         """
-        name, section, length = self.counted
-        off: dict[str, Any] = {f"{name}.{key}": 0 for key, _, _ in section.unreached(length)}
+        prefix, section, length = self.counted
+        off: dict[str, Any] = {f"{prefix}{key}": 0 for key, _, _ in section.too_rare(length)}
         evaluated = section.evaluated_by
-        if f"{name}.{evaluated}" in off or not getattr(section, evaluated):
+        if f"{prefix}{evaluated}" in off or not getattr(section, evaluated):
             never = {"patience": None, "target": None, "min_delta": 0.0}
             set_here = [key for key in never if getattr(self.evaluation, key) != never[key]]
             off |= {f"evaluation.{key}": never[key] for key in set_here}
@@ -222,11 +227,12 @@ else:
     _Mixin = StrictConfig
 
 
-class OnPolicyConfig(_Mixin):
-    """The keys of every on-policy agent, in addition to those of RLConfig."""
+class OnPolicyConfig(EpochsConfig, _Mixin):
+    """The keys of every on-policy agent, in addition to those of RLConfig.
 
-    epochs: EpochsConfig
-    """The run, counted in epochs of one rollout and its updates."""
+    A run is counted in epochs, each of one rollout and its updates.
+    """
+
     network: NetworkSection
     """The body of the policy network and of the value network."""
     shared_body: bool
@@ -246,14 +252,14 @@ class OnPolicyConfig(_Mixin):
         if count % self.minibatch_size:
             yield undivided(self.minibatch_size, count, "steps", "rollout_steps x num_envs")
             return
-        most = -(-self.epochs.max_env_steps // count) * self._per_epoch
-        yield from self.epochs.never_so_many(most)
+        most = -(-self.max_env_steps // count) * self._per_epoch
+        yield from self.never_so_many("", most)
         yield from self.length_problems()
 
     @property
     def counted(self) -> tuple[str, EpochsConfig, int]:
-        """The section `epochs`, and the number of rollouts."""
-        return "epochs", self.epochs, self.run_epochs
+        """No section but the config itself, and the number of rollouts."""
+        return "", self, self.run_epochs
 
     @property
     def _per_epoch(self) -> int:
@@ -266,7 +272,7 @@ class OnPolicyConfig(_Mixin):
     @property
     def run_epochs(self) -> int:
         """Number of rollouts of the run."""
-        return self.epochs.count(self.rollout_steps * self.num_envs, self.epochs_for)
+        return self.count_epochs(self.rollout_steps * self.num_envs, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -276,7 +282,7 @@ class OnPolicyConfig(_Mixin):
     @property
     def run_opts(self) -> int:
         """Number of optimisation steps of the run."""
-        return self.epochs.num_opts(self.run_epochs * self._per_epoch)
+        return self.num_opts(self.run_epochs * self._per_epoch)
 
     @property
     def batch_size(self) -> int:

@@ -10,22 +10,26 @@ from ludus.rl import migrations
 
 # Names in env steps, of other libraries or of runs counted in the other unit.
 _OF_ENV_STEPS = ("max_env_steps", "total_timesteps", "num_timesteps", "timesteps")
+# The keys of a run's length in optimisation steps, and in env steps where it is counted in those.
+_OPT_STEPS = ("steps.max_opt_steps", "epochs.max_opt_steps", "max_opt_steps")
+_ENV_STEPS = ("epochs.max_env_steps", "max_env_steps", "steps.max_opt_steps")
 
 
-# For each key of a run counted in the other unit: the key to use instead, and its unit.
-_UNITS = {
+# For each key of a run counted in the other unit: the keys to use instead, and their unit.
+_UNITS: dict[str, tuple[tuple[str, ...], str]] = {
     "updates_per_env_step": (
-        "steps.update_every_env_steps", "in env steps for each optimisation step"),
+        ("steps.update_every_env_steps",), "in env steps for each optimisation step"),
     "update_every_env_steps": (
-        "epochs.updates_per_env_step", "in optimisation steps for each env step"),
-    "steps_per_epoch": ("steps.update_every_env_steps", "in env steps for each optimisation step"),
+        ("epochs.updates_per_env_step",), "in optimisation steps for each env step"),
+    "steps_per_epoch": (
+        ("steps.update_every_env_steps",), "in env steps for each optimisation step"),
     "target_update_interval": (
-        "target.sync_every_opt_steps", "in optimisation steps, not in env steps"),
+        ("target.sync_every_opt_steps",), "in optimisation steps, not in env steps"),
 }  # fmt: skip
 for _verb in ("log", "evaluate", "keep"):
     _epochs, _opts = f"{_verb}_every_epochs", f"{_verb}_every_opt_steps"
-    _UNITS[_epochs] = (f"steps.{_opts}", "in optimisation steps, not in epochs")
-    _UNITS[_opts] = (f"epochs.{_epochs}", "in epochs, not in optimisation steps")
+    _UNITS[_epochs] = ((f"steps.{_opts}",), "in optimisation steps, not in epochs")
+    _UNITS[_opts] = ((f"epochs.{_epochs}", _epochs), "in epochs, not in optimisation steps")
 
 
 def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
@@ -34,8 +38,8 @@ def _of_another_unit(name: str, path: str, data: Mapping[str, Any], value: objec
         return _in_updates(data, value)
     if name in ("num_minibatches", "minibatches"):
         return _as_size(data, value)
-    key, unit = _UNITS.get(name, ("", ""))
-    return f" Here '{path}' decides that, {unit}." if key == path else ""
+    keys, unit = _UNITS.get(name, ((), ""))
+    return f" Here '{path}' decides that, {unit}." if path in keys else ""
 
 
 def _in_updates(data: Mapping[str, Any], value: object) -> str:
@@ -68,7 +72,7 @@ declare(
     categories={"network": "networks"},
     trainers="agents",
     needs={"gymnasium": "ludus[rl]"},
-    migrations={1: migrations.to_2, 4: migrations.to_5},
+    migrations={1: migrations.to_2, 4: migrations.to_5, 5: migrations.to_6},
     renamed=migrations.renamed,
     lengths={
         "max_opt_steps": "opt_steps",
@@ -80,13 +84,13 @@ declare(
         # The keys of the section, steps or epochs, that a config does not use, and of the one it does.
         "max_env_steps": ("steps.max_opt_steps",),
         "max_opt_steps": ("epochs.max_opt_steps",),
-        **{name: (key,) for name, (key, _) in _UNITS.items()},
-        "max_steps": ("steps.max_opt_steps", "epochs.max_opt_steps"),
-        "num_train_steps": ("steps.max_opt_steps", "epochs.max_opt_steps"),
+        **{name: keys for name, (keys, _) in _UNITS.items()},
+        "max_steps": _OPT_STEPS,
+        "num_train_steps": _OPT_STEPS,
         # The names in Stable-Baselines3, CleanRL and others.
-        "total_timesteps": ("epochs.max_env_steps", "steps.max_opt_steps"),
-        "num_timesteps": ("epochs.max_env_steps", "steps.max_opt_steps"),
-        "timesteps": ("epochs.max_env_steps", "steps.max_opt_steps"),
+        "total_timesteps": _ENV_STEPS,
+        "num_timesteps": _ENV_STEPS,
+        "timesteps": _ENV_STEPS,
         "n_envs": ("num_envs",),
         "n_steps": ("rollout_steps", "n_step"),
         "n_epochs": ("num_epochs",),
@@ -113,6 +117,7 @@ declare(
         **{f"epochs.{old}": f"epochs.{new}" for old, new in migrations.EPOCHS.items()},
         **{f"steps.{old}": f"steps.{new}" for old, new in migrations.STEPS.items()},
         **{f"target.{old}": f"target.{new}" for old, new in migrations.TARGET.items()},
+        **{f"epochs.{key}": key for key in migrations.EPOCHS_OF_ROLLOUTS},
         "evaluation.target_return": "evaluation.target",
         "passes": "num_epochs",
     },

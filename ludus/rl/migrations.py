@@ -55,6 +55,25 @@ def to_5(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+EPOCHS_OF_ROLLOUTS = (
+    "max_env_steps", "log_every_epochs", "evaluate_every_epochs", "keep_every_epochs", "max_opt_steps",
+)  # fmt: skip
+"""Keys that on-policy agents had in a section `epochs` before version 6."""
+
+
+def to_6(data: dict[str, Any]) -> dict[str, Any]:
+    """Move the keys of an on-policy agent's section `epochs` to the top, in its place."""
+    is_on_policy = (
+        has_keys(data, "epochs", "rollout_steps", "gae_lambda") and "counted_in" not in data
+    )
+    if not is_on_policy or not has_keys(epochs := data["epochs"], *EPOCHS_OF_ROLLOUTS):
+        return data
+    moved: dict[str, Any] = {}
+    for key, value in data.items():
+        moved |= epochs if key == "epochs" else {key: value}
+    return moved
+
+
 def to_2(data: dict[str, Any]) -> dict[str, Any]:
     """Add the keys of version 2, with the values that reproduce version 1."""
     if has_keys(evaluation := data.get("evaluation"), *_EVALUATION):

@@ -125,9 +125,9 @@ class OffPolicyConfig(_Mixin):
         """The section that `counted_in` names, and the number of epochs or of updates."""
         if self.counted_in == "epochs":
             assert self.epochs is not None
-            return "epochs", self.epochs, self.run_epochs
+            return "epochs.", self.epochs, self.run_epochs
         assert self.steps is not None
-        return "steps", self.steps, self.steps.max_opt_steps
+        return "steps.", self.steps, self.steps.max_opt_steps
 
     def _epoch_problems(self, epochs: OffPolicyEpochsConfig) -> Iterator[str]:
         if self.learning_starts >= epochs.max_env_steps:
@@ -137,7 +137,7 @@ class OffPolicyConfig(_Mixin):
             )
         whole = -(-epochs.max_env_steps // self._per_epoch)
         most = int(whole * self._per_epoch * epochs.updates_per_env_step)
-        yield from epochs.never_so_many(most)
+        yield from epochs.never_so_many("epochs.", most)
 
     @property
     def _per_epoch(self) -> int:
@@ -156,7 +156,7 @@ class OffPolicyConfig(_Mixin):
     def run_epochs(self) -> int:
         """Number of epochs of the run, with counted_in: epochs."""
         assert self.epochs is not None
-        return self.epochs.count(self._per_epoch, self.epochs_for)
+        return self.epochs.count_epochs(self._per_epoch, self.epochs_for)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -168,20 +168,22 @@ def with_length(config: RLConfig, max_steps: int) -> tuple[Any, list[str]]:
     An interval that the run never reaches becomes 0; keys that depend on evaluations become null
     if there are none.
     """
-    section, changes = getattr(config, "counted_in", "epochs"), dict[str, Any]()
-    if section == "epochs":
+    prefix, section, _ = config.counted
+    changes: dict[str, Any] = {}
+    if isinstance(section, EpochsConfig):
         # With early stopping by KL divergence, a rollout has at least one update.
         lengths: Any = config
         is_cut = getattr(config, "target_kl", None) is not None
         rollouts = max_steps if is_cut else lengths.epochs_for(max_steps)
         # Twice as many: a run that is extended repeatedly loses part of an epoch each time.
         needed = 2 * rollouts * lengths.steps_per_epoch * config.num_envs
-        if needed > lengths.epochs.max_env_steps:
-            changes["epochs.max_env_steps"] = needed
-    length = {f"{section}.max_opt_steps": max_steps}
-    fitted = {path.split(".")[1]: value for path, value in {**length, **changes}.items()}
-    part = getattr(config, section).model_copy(update=fitted)
-    changes |= config.model_copy(update={section: part}).unreached()
+        if needed > section.max_env_steps:
+            changes[f"{prefix}max_env_steps"] = needed
+    length = {f"{prefix}max_opt_steps": max_steps}
+    fitted = {path.removeprefix(prefix): one for path, one in {**length, **changes}.items()}
+    if prefix:
+        fitted = {prefix[:-1]: section.model_copy(update=fitted)}
+    changes |= config.model_copy(update=fitted).unreached()
     notes = changes_by_fit(config, changes, max_steps)
     return config.replace(**changes, **length), notes
 

@@ -151,7 +151,7 @@ class RLTrainer(Trainer):
         """Return epochs of collecting and updating."""
         config: Any = self.config
         return in_epochs(
-            config.epochs,
+            config.counted[1],
             collect=self._collect,
             train_step=self._train_step,
             reports=self._reports,

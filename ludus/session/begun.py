@@ -8,7 +8,7 @@ from typing import Any, TypedDict, TypeVar
 
 from ludus.config import strict_yaml
 from ludus.config.base import current
-from ludus.config.overrides import value_at
+from ludus.config.overrides import renamed_path, value_at
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.run import Run
 from ludus.core.services import CHANGED as CHANGED, Files
@@ -151,7 +151,12 @@ class Begun:
             return {}
         changes = [event.get("keys") for event in events(self._files, CHANGED)]
         keys = [pair for one in changes if isinstance(one, dict) for pair in one.items()]
-        return {path: value for path, value in keys if value is None or value == 0}
+        # The run may have begun in a version in which the key had another name.
+        return {
+            renamed_path(self.config, path) or path: value
+            for path, value in keys
+            if value is None or value == 0
+        }
 
     def counters_at_end(self) -> Mapping[str, int]:
         """Return the counters at the end of a finished run; empty if it has not finished."""

@@ -91,9 +91,9 @@ def notices(
 def check_evaluator(trainer: BaseTrainer) -> None:
     """Raise ConfigError, before any work is done, if a trainer's evaluator does not fit its config."""
     config, evaluator = trainer.config, trainer.evaluator
-    if evaluator is not None and not config.with_validation:
+    if evaluator is not None and not config.evaluate_every_epochs:
         raise ConfigError(
-            "an evaluator was set, but 'with_validation' is false, so it would never be asked; turn it on"
+            "an evaluator was set, but 'evaluate_every_epochs' is 0, so it would never be asked; set it to 1"
         )
     if not _may_log_more(trainer):
         config.refuse_unlogged()

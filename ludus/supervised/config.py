@@ -16,8 +16,8 @@ from ludus.config.base import (
     TrainerConfig,
 )
 from ludus.core.errors import ConfigError, nearest
-from ludus.fit.config import BestModelConfig, EarlyStoppingConfig, ParameterGroupConfig
-from ludus.judge.directions import direction_of
+from ludus.fit.config import FitEvaluationConfig, ParameterGroupConfig
+from ludus.judge.directions import Direction, direction_of
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.groups import is_inside
 from ludus.nn.memory_format import MemoryFormatKey
@@ -75,12 +75,10 @@ class SupervisedConfig(TrainerConfig):
     CUDA chooses the faster of the two."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None
     """Evaluate and save a debiased exponential moving average (EMA) of the weights; null for none."""
-    with_validation: bool
-    """Evaluate on the validation data after every epoch."""
-    early_stopping: EarlyStoppingConfig | None
-    """Early stopping before the last epoch; null for none."""
-    best_model: BestModelConfig | None
-    """The best model to keep, by a metric; null keeps none."""
+    evaluate_every_epochs: Count
+    """Evaluate on the validation data after every this many epochs, and after the last; 0 means never."""
+    evaluation: FitEvaluationConfig
+    """How the model is judged: the best models to keep, and early stopping."""
     keep_every_epochs: Count
     """Save the weights every this many epochs, and at the end; 0 never does."""
     log_every_opt_steps: Count
@@ -119,20 +117,21 @@ class SupervisedConfig(TrainerConfig):
             raise ConfigError(problem)
 
     def monitors(self) -> dict[str, str]:
-        """Return the monitored metrics, by the section that names each."""
-        sections = {"early_stopping": self.early_stopping, "best_model": self.best_model}
-        found = {name: one.metric for name, one in sections.items() if one is not None}
-        if isinstance(self.learning_rate_schedule, Plateau):
-            found["learning_rate_schedule"] = self.learning_rate_schedule.metric
-        return found
+        """Return the metrics on which something depends, by the key that names each."""
+        return {key: metric for key, metric, _ in self._monitored()}
+
+    def _monitored(self) -> Iterator[tuple[str, str, Direction | None]]:
+        """Yield the key of each monitored metric, the metric, and its mode."""
+        for key, metric, mode in self.evaluation.monitored():
+            yield f"evaluation.{key}", metric, mode
+        if isinstance(schedule := self.learning_rate_schedule, Plateau):
+            yield "learning_rate_schedule.metric", schedule.metric, schedule.mode
 
     def refuse_unlogged(self) -> None:
         """Raise ConfigError for a monitored metric that no run of a plain model logs."""
         known = self._plain_metrics()
         unlogged = [
-            f"'{section}.metric' is {metric}"
-            for section, metric in self.monitors().items()
-            if metric not in known
+            f"'{key}' is {metric}" for key, metric in self.monitors().items() if metric not in known
         ]
         if unlogged:
             raise ConfigError(
@@ -144,7 +143,7 @@ class SupervisedConfig(TrainerConfig):
         known = [*self.metrics_of("train"), "train/loss", "train/learning_rate"]
         if self.precision != "float16":
             known.append("train/grad_norm")
-        return known + (self.metrics_of("validation") if self.with_validation else [])
+        return known + (self.metrics_of("validation") if self.evaluate_every_epochs else [])
 
     def metrics_of(self, role: str) -> list[str]:
         """Return the metrics of an epoch over the data of this role."""
@@ -153,12 +152,12 @@ class SupervisedConfig(TrainerConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield the conflicts between keys."""
-        for section, metric in self.monitors().items():
+        for key, metric, mode in self._monitored():
             try:
-                direction_of(metric, getattr(self, section).mode)
+                direction_of(metric, mode)
             except ConfigError as error:
                 meant = nearest(metric, self._plain_metrics())
-                yield f"'{section}.metric' is {metric}: {error}{'.' if meant else ''}{meant}"
+                yield f"'{key}' is {metric}: {error}{'.' if meant else ''}{meant}"
         yield from self._overlaps()
         if self.optimizer.kind == "schedule_free_adamw" and self.ema_decay is not None:
             yield (
@@ -172,11 +171,14 @@ class SupervisedConfig(TrainerConfig):
             )
         if (
             self.data is not None
-            and self.with_validation
+            and self.evaluate_every_epochs
             and getattr(self.data, "validation_fraction", None) == 0
             and getattr(self.data, "validation_path", None) is None
         ):
-            yield "'with_validation' is on, but 'data.validation_fraction' is 0; raise it, or turn it off"
+            yield (
+                f"'evaluate_every_epochs' is {self.evaluate_every_epochs}, but 'data.validation_fraction' is"
+                " 0; raise the latter, or set the former to 0"
+            )
         outputs = getattr(self.model, "outputs", None)
         if self.loss == "cross_entropy" and outputs == 1:
             yield "'model.outputs' is 1, but cross_entropy needs one output a class; use binary_cross_entropy"

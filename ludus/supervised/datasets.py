@@ -130,8 +130,11 @@ def make_sources(
         sources = {"train": splits.train, "validation": splits.validation, "test": splits.test}
         name = splits.name
         _refuse_too_few_outputs(config, splits)
-    if config.with_validation and sources["validation"] is None and not has_evaluator:
-        raise ConfigError("'with_validation' is on, but there is no validation data; turn it off")
+    interval = config.evaluate_every_epochs
+    if interval and sources["validation"] is None and not has_evaluator:
+        raise ConfigError(
+            f"'evaluate_every_epochs' is {interval}, but there is no validation data; set it to 0"
+        )
     return sources, name
 
 

@@ -1,59 +1,33 @@
 """Registrations of the supervised family."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from typing import Any
 
 from ludus.config.families import declare
-from ludus.config.migrations import has_keys, rename_keys, sections_of
+from ludus.supervised import migrations
 
-_KNOWN_BY = ("with_validation", "optimizer", "early_stopping")
-
-
-def _renamed(data: dict[str, Any]) -> dict[str, Any]:
-    """Rename the learning rate schedule to its current name, which agents' files already had."""
-    if not has_keys(data, "schedule", *_KNOWN_BY) or "learning_rate_schedule" in data:
-        return data
-    return {
-        "learning_rate_schedule" if key == "schedule" else key: value for key, value in data.items()
-    }
+# Names elsewhere of an interval of evaluations in optimisation steps, or in parts of an epoch.
+_IN_STEPS = ("eval_steps", "val_check_interval")
 
 
-def _to_2(data: dict[str, Any]) -> dict[str, Any]:
-    """Add the key of version 2, with the value that reproduces version 1."""
-    if has_keys(data, *_KNOWN_BY):
-        data.setdefault("parameter_groups", [])
-    return data
-
-
-def _to_4(data: dict[str, Any]) -> dict[str, Any]:
-    """Add the keys of version 4, with the values that reproduce version 3."""
-    if not has_keys(data, *_KNOWN_BY):
-        return data
-    data.setdefault("memory_format", "contiguous")
-    if isinstance(best := data.get("best_model"), dict):
-        best.setdefault("keep", 1)
-    data.setdefault("gradient_checkpointing", [])
-    # torch's default.
-    data.setdefault("tf32", "convolutions")
-    return data
-
-
-_NAMES = {"max_steps": "max_opt_steps", "milestone_every_epochs": "keep_every_epochs"}
-
-
-def _to_5(data: dict[str, Any]) -> dict[str, Any]:
-    """Rename keys as in version 5."""
-    for section in [*sections_of(data)]:
-        rename_keys(section, _NAMES, *_KNOWN_BY)
-    return data
+def _in_epochs(name: str, path: str, data: Mapping[str, Any], value: object) -> str:
+    """Return the key here of an interval that other libraries count in another unit."""
+    return f" Here '{path}' decides that, in epochs." if name in _IN_STEPS else ""
 
 
 declare(
     "ludus.supervised",
     lengths={"max_opt_steps": "opt_steps", "max_epochs": "epoch"},
     needs={"sklearn": "ludus[supervised]"},
-    migrations={1: _to_2, 3: _to_4, 4: _to_5},
-    former_names=_NAMES,
-    renamed=_renamed,
+    migrations={
+        1: migrations.to_2, 3: migrations.to_4, 4: migrations.to_5, 5: migrations.to_6,
+    },
+    former_names=migrations.FORMER_NAMES,
+    former_values=migrations.FORMER_VALUES,
+    renamed=migrations.renamed,
+    hint=_in_epochs,
     earlier_names={"schedule": "learning_rate_schedule"},
     other_names={
         "num_train_steps": ("max_opt_steps",),
@@ -61,5 +35,14 @@ declare(
         "epochs": ("max_epochs",),
         "schedule": ("learning_rate_schedule",),
         "lr": ("optimizer.learning_rate",),
+        # The names in seeds of the library, Lightning and Hugging Face.
+        "save_best": ("evaluation.keep",),
+        "save_top_k": ("evaluation.keep",),
+        "monitor": ("evaluation.metric",),
+        "metric_for_best_model": ("evaluation.metric",),
+        "early_stopping_patience": ("evaluation.patience",),
+        "check_val_every_n_epoch": ("evaluate_every_epochs",),
+        "eval_steps": ("evaluate_every_epochs",),
+        "val_check_interval": ("evaluate_every_epochs",),
     },
-)
+)  # fmt: skip

@@ -46,7 +46,7 @@ class BaseTrainer(Trainer):
         step x batches
           train_step
         sum_up
-        validate (with_validation)
+        validate (every evaluate_every_epochs epochs, and after the last)
       test (if there is test data)
     """
 
@@ -209,17 +209,15 @@ class BaseTrainer(Trainer):
 
     def _make_fitting(self) -> Fit:
         config = self.config
-        validate = Stage(
-            name="validate", work=self._validate, when=lambda run: config.with_validation,
-            note="with_validation" if config.with_validation else "off: with_validation is false",
-        )  # fmt: skip
         return Fit(
             self.train_data,
             train_step=self.train_step,
             schedule=lambda length: self.rate_control.schedule(self.config.count_steps(length)),
             max_epochs=config.max_epochs,
             max_steps=config.max_opt_steps,
-            then=(Stage(name="sum_up", work=self._sum_up), validate),
+            then=(Stage(name="sum_up", work=self._sum_up),),
+            validate=self._validate,
+            evaluate_every=config.evaluate_every_epochs,
             on_enter=self._begin_fit,
         )
 
@@ -281,11 +279,11 @@ class BaseTrainer(Trainer):
 
     def observers(self) -> Sequence[Observer]:
         """Return the log first, then the observers that read its metrics."""
-        log = self.run.log
+        log, config = self.run.log, self.config
         # Looked up each time: a hook may set another model, and so another update.
         guard = WatchDivergence(GUARD, log, check=lambda: self.update.check())
         judge = JudgeLog(self.judge, log, lambda score: self.weights(), keep=self._keep)
-        watch = WatchMonitors(self.config.monitors(), log)
+        watch = WatchMonitors(config.monitors(), log, every_epochs=config.evaluate_every_epochs)
         judged: list[Observer] = [judge] if self.judge.scores else []
         judged += [self.rate_control.watching(log)] if self.rate_control.plateau else []
         return [self.write_log, guard, *judged, *([watch] if judged else []), self.milestones]
@@ -394,7 +392,7 @@ class BaseTrainer(Trainer):
 
     @property
     def eval_data(self) -> SupervisedEvaluator:
-        """The evaluator that `evaluate` uses after every epoch."""
+        """The evaluator that `evaluate` uses while the model trains."""
         own: SupervisedEvaluator | None = self.evaluator
         return self.datasets.validation if own is None else own
 

@@ -27,7 +27,7 @@ def small_active(**changes: Any) -> Any:
     own = {
         "name": "wines", "data": DATA, "model": {**MODEL, "dropout": 0.2}, "batch_size": 8,
         "max_rounds": 3, "max_epochs": 2, "initial_labels": 6, "queries": 4, "engine": "tape",
-        "early_stopping": None, "settings.display": "none", "settings.loggers": [],
+        "evaluation.patience": None, "settings.display": "none", "settings.loggers": [],
         "settings.device": "cpu", "settings.threads": 1,
     }  # fmt: skip
     return ludus.example("active").replace(**{**own, **changes})

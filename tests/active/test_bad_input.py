@@ -89,7 +89,7 @@ def test_a_wrong_key_is_told_with_what_would_be_right(
 
 def given(inputs: torch.Tensor, targets: torch.Tensor, **changes: Any) -> Any:
     config = small_active(
-        data=None, with_validation=False, best_model=None, calibration=None, **changes
+        data=None, evaluate_every_epochs=0, evaluation__keep=0, calibration=None, **changes
     )
     pool = TensorDataset(inputs, targets)
     return ActiveTrainer(config, train_loader=lambda: pool)

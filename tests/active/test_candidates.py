@@ -29,8 +29,8 @@ SMALL = {
     "max_epochs": 2,
     "initial_labels": 12,
     "queries": 4,
-    "early_stopping": None,
-    "best_model": None,
+    "evaluation.patience": None,
+    "evaluation.keep": 0,
     "engine": "eager",
     "settings.display": "none",
     "settings.threads": 1,
@@ -53,7 +53,7 @@ def network(seed: int, outputs: int = 3) -> nn.Sequential:
 def knowing(outputs: int = 3) -> nn.Sequential:
     """Return a network that tells the classes of wine apart; those of its own are 2, 0 and 1."""
     config = ludus.example("supervised").replace(
-        data=WINE, model=None, max_epochs=60, best_model=None, early_stopping=None, engine="eager",
+        data=WINE, model=None, max_epochs=60, evaluation__keep=0, evaluation__patience=None, engine="eager",
         **{"settings.display": "none", "settings.loggers": [], "optimizer.learning_rate": 0.02},
     )  # fmt: skip
     net = network(0, outputs)
@@ -234,8 +234,8 @@ TRAINERS: list[ActiveTrainer] = []
 def test_a_model_that_a_hook_sets_resumes_exactly_from_anywhere(start: str, tmp_path: Path) -> None:
     def make() -> ActiveTrainer:
         trainer = trainer_of(
-            model=None, max_rounds=3, max_epochs=1, start=start, with_validation=True,
-            best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
+            model=None, max_rounds=3, max_epochs=1, start=start, evaluate_every_epochs=1,
+            evaluation__metric="validation/epoch_loss", evaluation__keep=1,
             **{"settings.checkpoint.every_stages": 1},
         )  # fmt: skip
         trainer.set_model([network(1), network(2)])
@@ -253,14 +253,14 @@ ACTIVATIONS = [
 
 
 @pytest.mark.parametrize(
-    "best", [None, {"metric": "validation/epoch_loss", "mode": None, "keep": 1}]
+    "best", [{}, {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}]
 )
 def test_kept_weights_are_evaluated_in_the_network_of_their_candidate(
-    best: dict[str, Any] | None, tmp_path: Path, call: Ludus
+    best: dict[str, Any], tmp_path: Path, call: Ludus
 ) -> None:
     trainer = trainer_of(
-        model=None, candidates=ACTIVATIONS, best_model=best, max_rounds=1, max_epochs=20,
-        with_validation=True, name="two",
+        model=None, candidates=ACTIVATIONS, **best, max_rounds=1, max_epochs=20,
+        evaluate_every_epochs=1, name="two",
     )  # fmt: skip
     trainer.set_model("tanh")
     result = trainer.fit(root="runs", name="two")
@@ -268,7 +268,7 @@ def test_kept_weights_are_evaluated_in_the_network_of_their_candidate(
     for words in ([], ["--model", "last"]):
         found = call("eval", "runs/two", "--json", *words).json["metrics"]["test/loss"]
         assert found == pytest.approx(told, rel=1e-6)
-    if best is not None:
+    if best:
         note = json.loads((Path(result.run_dir) / "models/best/model.json").read_text())
         assert note["candidate"] == "tanh"
         call("eval", "runs/two", "--model", "models/best")
@@ -350,8 +350,8 @@ def test_the_best_weights_of_a_model_that_gave_way_are_forgotten(tmp_path: Path)
 
     wide = nn.Sequential(nn.Linear(13, 9), nn.ReLU(), nn.Linear(9, 3))
     trainer = trainer_of(
-        model=None, max_rounds=1, max_epochs=4, with_validation=True, start="warm",
-        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
+        model=None, max_rounds=1, max_epochs=4, evaluate_every_epochs=1, start="warm",
+        evaluation__metric="validation/epoch_loss", evaluation__keep=1,
         optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 1e-9},
     )  # fmt: skip
     trainer.set_model([network(1), wide])
@@ -364,10 +364,10 @@ def test_the_best_weights_of_a_model_that_gave_way_are_forgotten(tmp_path: Path)
 
 
 def test_validation_beside_training_is_heard_in_the_round_that_it_is_of(tmp_path: Path) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
     found = []
     for is_beside in (False, True):
-        trainer = trainer_of(with_validation=True, max_epochs=3, best_model=best)
+        trainer = trainer_of(evaluate_every_epochs=1, max_epochs=3, **best)
         if is_beside:
             trainer.set_evaluator(ludus.AsyncEvaluator(trainer.config))
         result = trainer.fit(root=str(tmp_path), name=f"beside-{is_beside}")
@@ -495,7 +495,7 @@ def test_a_new_head_may_be_followed_by_what_is_not_linear() -> None:
 
 def test_validation_beside_training_of_a_committee_is_refused() -> None:
     committee = {"kind": "committee_kl", "members": 2, "shortlist": None}
-    trainer = trainer_of(with_validation=True, strategy=committee)
+    trainer = trainer_of(evaluate_every_epochs=1, strategy=committee)
     trainer.set_evaluator(ludus.AsyncEvaluator(trainer.config))
     with pytest.raises(ConfigError, match=r"rebuilds one network .* and a committee is several"):
         trainer.fit(runtime=InMemoryRuntime)

@@ -91,7 +91,12 @@ def test_one_example_that_is_left_over_joins_the_batch_before_it(
 def test_batch_norm_learns_however_many_labels_there_are() -> None:
     trainer: Any = ludus.build_trainer(
         small_active(
-            model=None, best_model=None, engine="eager", batch_size=6, initial_labels=6, queries=1
+            model=None,
+            evaluation__keep=0,
+            engine="eager",
+            batch_size=6,
+            initial_labels=6,
+            queries=1,
         )
     )
     net = nn.Sequential(nn.Linear(13, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
@@ -137,8 +142,8 @@ def test_workers_read_what_training_learns_from_and_move_no_generator() -> None:
 def noisy_trainer(source: Noisy, **changes: Any) -> ActiveTrainer:
     config = small_active(
         data=None,
-        with_validation=False,
-        best_model=None,
+        evaluate_every_epochs=0,
+        evaluation__keep=0,
         calibration=None,
         engine="eager",
         **changes,

@@ -33,7 +33,7 @@ class Counted(nn.Module):
 
 def weights(place: Path, **changes: Any) -> dict[str, Tensor]:
     trainer: Any = ludus.build_trainer(
-        small_active(model=None, engine="eager", best_model=None, max_rounds=2, **changes)
+        small_active(model=None, engine="eager", evaluation__keep=0, max_rounds=2, **changes)
     )
     torch.manual_seed(0)
     trainer.set_model(Counted())
@@ -43,9 +43,9 @@ def weights(place: Path, **changes: Any) -> dict[str, Tensor]:
 
 
 def test_what_is_measured_changes_no_buffer_of_the_network(tmp_path: Path) -> None:
-    plain = weights(tmp_path / "plain", calibration=None, with_validation=False)
+    plain = weights(tmp_path / "plain", calibration=None, evaluate_every_epochs=0)
     assert int(plain["calls"]) > 0
-    more = {"calibration": {"bins": 5, "temperature": True}, "with_validation": True}
+    more = {"calibration": {"bins": 5, "temperature": True}, "evaluate_every_epochs": 1}
     looked = weights(tmp_path / "looked", **more)
     assert all(torch.equal(looked[name], one) for name, one in plain.items())
 
@@ -82,7 +82,7 @@ def test_a_run_is_interrupted_in_the_middle_of_its_pool_and_ends_as_if_it_had_no
     def make() -> Any:
         made: Any = ludus.build_trainer(
             small_active(
-                model=None, engine="eager", best_model=None, with_validation=False, max_rounds=2,
+                model=None, engine="eager", evaluation__keep=0, evaluate_every_epochs=0, max_rounds=2,
                 calibration=None, stopping=stopping, scoring_batch_size=3,
             )
         )  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_run_is_interrupted_in_the_middle_of_its_pool_and_ends_as_if_it_had_no
 
 def test_layers_that_have_no_shape_yet_get_it_where_they_are_first_looked_at() -> None:
     layers = nn.Sequential(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(3))
-    trainer: Any = ludus.build_trainer(small_active(model=None, max_rounds=1, best_model=None))
+    trainer: Any = ludus.build_trainer(small_active(model=None, max_rounds=1, evaluation__keep=0))
     trainer.set_model(layers)
     assert trainer.fit(runtime=InMemoryRuntime).status == "finished"
     assert layers[1].num_batches_tracked == trainer.run.counters["opt_steps"]

@@ -19,7 +19,11 @@ from tests.active.conftest import small_active
 from tests.supervised.conftest import lines
 
 FAST = {**ludus.example("active").optimizer.model_dump(), "learning_rate": 0.05}
-WORST = {"metric": "validation/epoch_loss", "mode": "max", "keep": 1}
+WORST = {
+    "evaluation.metric": "validation/epoch_loss",
+    "evaluation.mode": "max",
+    "evaluation.keep": 1,
+}
 
 
 def test_the_best_weights_of_a_round_are_tested_and_asked_with_their_running_mean(
@@ -28,8 +32,8 @@ def test_the_best_weights_of_a_round_are_tested_and_asked_with_their_running_mea
     """What is kept is the first epoch, so that the mean of the last one is another."""
     trainer: Any = ludus.build_trainer(
         small_active(
-            ema_decay=0.9, best_model=WORST, max_epochs=12, max_rounds=1, optimizer=FAST,
-            with_validation=True, engine="eager",
+            ema_decay=0.9, **WORST, max_epochs=12, max_rounds=1, optimizer=FAST,
+            evaluate_every_epochs=1, engine="eager",
         )
     )  # fmt: skip
     result = trainer.fit(root=str(tmp_path), name="mean")
@@ -44,7 +48,7 @@ def test_the_best_weights_of_a_round_are_tested_and_asked_with_their_running_mea
 def test_calibration_is_that_of_the_running_mean(tmp_path: Path) -> None:
     trainer: Any = ludus.build_trainer(
         small_active(
-            ema_decay=0.9, best_model=None, max_rounds=1, optimizer=FAST, engine="eager",
+            ema_decay=0.9, evaluation__keep=0, max_rounds=1, optimizer=FAST, engine="eager",
             calibration={"bins": 10, "temperature": False},
         )
     )  # fmt: skip
@@ -73,8 +77,8 @@ def test_the_accuracy_that_ends_a_run_is_that_of_the_validation_data() -> None:
 
     def rounds(validation: Tensor, test: Tensor) -> int:
         config = small_active(
-            data=None, stopping=stopping, calibration=None, best_model=None, max_epochs=30,
-            initial_labels=40, max_rounds=2, optimizer=FAST, with_validation=True,
+            data=None, stopping=stopping, calibration=None, evaluation__keep=0, max_epochs=30,
+            initial_labels=40, max_rounds=2, optimizer=FAST, evaluate_every_epochs=1,
         )  # fmt: skip
         trainer = ActiveTrainer(
             config,

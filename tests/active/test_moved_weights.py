@@ -16,12 +16,12 @@ from tests.supervised.test_learning_rates import PLATEAU
 from tests.supervised.test_own_optimizers import Signs
 
 SAVED: dict[str, Any] = {"settings.checkpoint.every_stages": 3, "ema_decay": None, "engine": "auto"}
-BEST = {"metric": "train/epoch_loss", "mode": "max", "keep": 1}
+BEST = {"evaluation.metric": "train/epoch_loss", "evaluation.mode": "max", "evaluation.keep": 1}
 
 
 def averaged() -> Any:
     return ludus.build_trainer(
-        small_active(start="warm", optimizer=FREE, max_epochs=3, best_model=BEST, **SAVED)
+        small_active(start="warm", optimizer=FREE, max_epochs=3, **BEST, **SAVED)
     )
 
 

@@ -37,8 +37,9 @@ def test_a_trainer_of_ones_own_takes_the_config_of_what_it_derives_from() -> Non
 def test_too_few_outputs_for_the_test_data_are_told_before_anyone_is_asked() -> None:
     asked: list[int] = []
     config = ludus.example(
-        "active", data=None, model=None, with_validation=False, early_stopping=None, best_model=None,
-        calibration=None, oracle={"kind": "function", "at_once": 50}, **{"settings.display": "none"},
+        "active", data=None, model=None, evaluate_every_epochs=0, evaluation__patience=None,
+        evaluation__keep=0, calibration=None, oracle={"kind": "function", "at_once": 50},
+        **{"settings.display": "none"},
     )  # fmt: skip
     inputs, targets = torch.randn(60, 4), torch.arange(60) % 3
     trainer = ludus.ActiveTrainer(

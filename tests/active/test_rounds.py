@@ -20,8 +20,8 @@ from tests.supervised.conftest import MLP
 
 
 def test_early_stopping_ends_the_epochs_of_a_round_and_the_next_begins_anew(tmp_path: Path) -> None:
-    stopping = {"metric": "validation/epoch_loss", "patience": 2, "mode": None, "min_delta": 1.0}
-    config = small_active(early_stopping=stopping, max_epochs=9, best_model=None)
+    stopping = {"evaluation.patience": 2, "evaluation.min_delta": 1.0}
+    config = small_active(max_epochs=9, evaluation__keep=0, **stopping)
     result = ludus.build_trainer(config).fit(root=str(tmp_path))
     # Nothing is ever better by 1: the first epoch of each round, and two in vain.
     assert (result.status, result.counters["round"]) == ("finished", 3)

@@ -66,8 +66,7 @@ def test_the_documented_block_trains_one_model_or_several(
         assert trainer.pool.rounds.tolist() == [0] * 5 + [1] * 5 + [2] * 5
         assert trainer.config.strategy.kind == "entropy"  # type: ignore[attr-defined]
         assert (trainer.config.selection, trainer.config.start) == ("logme", "warm")
-        assert trainer.config.early_stopping is not None
-        assert trainer.config.early_stopping.patience == 10
+        assert trainer.config.evaluation.patience == 10
         assert len(trainer.candidates.scores) == len(trainer.candidates.models)
     assert len(list(tmp_path.iterdir())) == 2
     told = capsys.readouterr().err

@@ -20,7 +20,7 @@ from ludus.testing.trainers import count_boundaries, run_trainer
 from tests.active.conftest import small_active
 from tests.command_line import MODEL
 
-ONE_STEP = {"max_epochs": 1, "batch_size": 64, "best_model": None, "engine": "eager"}
+ONE_STEP = {"max_epochs": 1, "batch_size": 64, "evaluation.keep": 0, "engine": "eager"}
 
 
 def network(seed: int, outputs: int = 3) -> nn.Sequential:

@@ -148,7 +148,7 @@ def test_explain_knows_which_key_an_override_changed(call: Ludus, config: str) -
 
 
 def test_explain_tells_the_values_that_a_key_may_have(call: Ludus, config: str) -> None:
-    told = call("explain", config, "settings.display", "early_stopping.mode").out
+    told = call("explain", config, "settings.display", "evaluation.mode").out
     assert " One of: auto, rich, minimal, plain, none.\n" in told
     assert " One of: min, max, null.\n" in told
     assert "One of" not in call("explain", config, "batch_size", "name").out
@@ -177,25 +177,33 @@ def test_explain_tells_the_other_kinds_that_a_section_may_be_of(call: Ludus, con
     )
 
 
+def test_explain_takes_a_former_name_and_tells_todays(call: Ludus, config: str) -> None:
+    told = call("explain", config, "early_stopping.patience", "with_validation")
+    assert "evaluation.patience = 9 " in told.out
+    assert "evaluate_every_epochs = 1 " in told.out
+    assert "'with_validation' is called 'evaluate_every_epochs' now" in told.err
+
+
 def test_explain_shows_what_a_null_section_would_hold(call: Ludus, config: str) -> None:
-    told = call("explain", config, "early_stopping", "early_stopping=null").out
-    assert "early_stopping = null" in told
-    assert "early_stopping.patience  (not set: early_stopping is null)\n" in told
+    Path("ppo.yaml").write_text(ludus.example("ppo").to_yaml())
+    told = call("explain", "ppo.yaml", "normalise").out
+    assert "normalise = null" in told
+    assert "normalise.clip  (not set: normalise is null)\n" in told
 
 
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("early_stopping.x", "early_stopping is null; it would have: metric, patience, mode, min_delta"),
-        ("early_stopping.mode.x", "early_stopping is null"),
-        ("model.kind", "model is null"),
+        ("normalise.x", "normalise is null; it would have: observations, rewards, clip"),
+        ("normalise.clip.x", "normalise is null"),
+        ("evaluation.env.kind", "evaluation.env is null"),
     ],
-)  # fmt: skip
+)
 def test_explain_says_of_a_key_below_a_null_section_that_the_section_is_null(
-    call: Ludus, config: str, key: str, told: str
+    call: Ludus, key: str, told: str
 ) -> None:
-    off = ["early_stopping=null", "model=null"]
-    assert call("explain", config, key, *off).refusal() == (
+    Path("ppo.yaml").write_text(ludus.example("ppo").to_yaml())
+    assert call("explain", "ppo.yaml", key).refusal() == (
         f"'{key}' is not a key of this config: {told}"
     )
 
@@ -263,7 +271,9 @@ def test_eval_measures_the_best_model_on_the_test_data(call: Ludus, run: Path) -
 
 
 def test_eval_without_a_best_model_takes_the_last_weights(call: Ludus, tmp_path: Path) -> None:
-    path = small_file(tmp_path / "a.yaml", best_model=None, early_stopping=None, max_epochs=1)
+    path = small_file(
+        tmp_path / "a.yaml", evaluation__keep=0, evaluation__patience=None, max_epochs=1
+    )
     call("train", path, "--json")
     told = call("eval", "runs/small", "--json").json
     assert told["best"] is None
@@ -370,8 +380,8 @@ def test_settings_may_change_on_resume(call: Ludus, run: Path) -> None:
         ("seed=1", "was started with seed 0 (now 1); only"),
         ("model.widths=[4]", "was started with model.widths [8] (now [4]); only"),
         (
-            "early_stopping=null",
-            'was started with early_stopping.metric "validation/epoch_loss" (now absent), ',
+            "evaluation.min_delta=0.5",
+            "was started with evaluation.min_delta 0.0 (now 0.5); only",
         ),
         ("max_epochs=0", "'max_epochs' must be greater than or equal to 1"),
         ("max_epoch=3", "Did you mean 'max_epochs'?"),
@@ -410,7 +420,7 @@ def test_a_run_that_is_not_there_is_told_the_nearest_that_is(call: Ludus, run: P
 def test_a_bare_key_is_told_the_nearest_in_any_section(call: Ludus) -> None:
     Path("ppo.yaml").write_text(ludus.example("ppo").to_yaml())
     told = call("plan", "ppo.yaml", "max_env_step=5", "gama=1").refusal().splitlines()
-    assert told[1].endswith("Did you mean 'epochs.max_env_steps'?")
+    assert told[1].endswith("Did you mean 'max_env_steps'?")
     assert told[2].endswith("Did you mean 'gamma'?")
 
 
@@ -535,8 +545,8 @@ MISTAKES = {
     "kind=null": "'kind' is null; it names the trainer",
     "version=7": f"'version' must be {VERSION}",
     "data.validation_fraction=0.9": "leave nothing of 178 examples to train on",
-    "early_stopping.metric=loss": "'early_stopping.metric' is loss, which this run never writes",
-    "early_stopping.patience=[": "not readable as YAML",
+    "evaluation.stopping_metric=loss": "'evaluation.stopping_metric' is loss, which this run never writes",
+    "evaluation.patience=[": "not readable as YAML",
     "max_opt_steps.x=1": "'max_opt_steps' is null, so 'max_opt_steps.x' cannot be set",
     "name=!!python/object/apply:os.system [ls]": "is not allowed; write plain values",
     "name=&a b": "anchors and aliases (& and *) are not allowed",
@@ -582,10 +592,10 @@ def test_a_mistake_is_told_as_the_file_s_or_the_command_line_s_or_of_both(
         f"{config}: 'drop_last' must be true or false (found 7)",
     ]
     Path(config).write_text(text)
-    told = call("train", config, "with_validation=false").refusal()
-    assert "'early_stopping.metric' is validation/epoch_loss and 'best_model.metric' is " in told
+    told = call("train", config, "evaluate_every_epochs=0").refusal()
+    assert "'evaluation.metric' is validation/epoch_accuracy, which this run never writes" in told
     told = call("train", config, "loss=mse", "model.outputs=1").refusal()
-    assert "'early_stopping.metric'" in told or "'best_model.metric'" in told
+    assert "'evaluation.metric'" in told
     told = call("train", config, "data.validation_fraction=0.0").refusal()
     assert told.startswith(f"{config} with data.validation_fraction from the command line: ")
     told = call("train", config, "kind=supervise").refusal()

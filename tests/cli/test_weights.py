@@ -58,7 +58,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     `small` was saved at every boundary, and its best model changed between the checkpoints it kept.
     """
     root = tmp_path_factory.mktemp("runs")
-    changes = {"best_model.metric": "validation/epoch_loss", "settings.checkpoint.keep_last": 9}
+    changes = {"evaluation.metric": "validation/epoch_loss", "settings.checkpoint.keep_last": 9}
     config = small_config(**changes, **{"settings.checkpoint.every_stages": 1})
     ludus.build_trainer(config).fit(root=str(root))
     trainer = ludus.build_trainer(small("dqn"))
@@ -118,7 +118,12 @@ def with_model() -> Any:
 
 def with_data() -> Any:
     rows = torch.utils.data.TensorDataset(torch.randn(64, 13), torch.randint(3, (64,)))
-    changes = {"data": None, "with_validation": False, "early_stopping": None, "best_model": None}
+    changes = {
+        "data": None,
+        "evaluate_every_epochs": 0,
+        "evaluation.patience": None,
+        "evaluation.keep": 0,
+    }
     return ludus.Trainer(small_config(max_epochs=1, **changes), train_loader=rows)
 
 

@@ -35,9 +35,46 @@ _SECTIONS["agent"] = _SECTIONS["host"]
 _LOSS = {"value_coef": "critic_coef", "clip": "clip_epsilon", "value_clip": "clip_value"}
 
 
+_EPOCHS = ("max_env_steps", *_SECTIONS["epochs"])
+
+
+def as_version_5(config: Any) -> dict[str, Any]:
+    """Return the data of a config under the names and meanings that its keys had in version 5."""
+    data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 5}
+    if "gae_lambda" in data and "max_env_steps" in data:
+        data["epochs"] = {key: data.pop(key) for key in _EPOCHS}
+    for section in [*sections_of(data)]:
+        if "evaluate_every_epochs" in section and "keep" in section.get("evaluation", {}):
+            changed = _with_validation(section) | {"version": 5}
+            section.clear()
+            section.update(changed)
+    if "host" in data:
+        data["evaluation"]["max_steps"] = data["evaluation"].pop("max_turns")
+    return data
+
+
+def _with_validation(section: dict[str, Any]) -> dict[str, Any]:
+    """Return a section with early stopping and the best model as they were before version 6."""
+    own, changed = section["evaluation"], {}
+    by = {"metric": own["metric"], "mode": own["mode"]}
+    stopping_by = by
+    if own["stopping_metric"] is not None:
+        stopping_by = {"metric": own["stopping_metric"], "mode": own["stopping_mode"]}
+    stopping = {**stopping_by, "patience": own["patience"], "min_delta": own["min_delta"]}
+    for key, value in section.items():
+        if key == "evaluate_every_epochs":
+            changed["with_validation"] = bool(value)
+        elif key == "evaluation":
+            changed["early_stopping"] = None if own["patience"] is None else stopping
+            changed["best_model"] = {**by, "keep": own["keep"]} if own["keep"] else None
+        else:
+            changed[key] = value
+    return changed
+
+
 def as_version_4(config: Any) -> dict[str, Any]:
     """Return the data of a config under the names and meanings that its keys had in version 4."""
-    data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 4}
+    data = as_version_5(config) | {"version": 4}
     evaluation = data.get("evaluation", {})
     if "num_envs" in data and "target" in evaluation:
         evaluation["target_return"] = evaluation.pop("target")

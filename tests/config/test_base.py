@@ -30,6 +30,7 @@ from ludus.config.sections import annotation_of, registered
 from ludus.core.errors import ConfigError
 from ludus.session.logger import Logger
 from tests.command_line import MODEL, Ludus, in_process, small_config, small_file
+from tests.config.older import as_version_4
 from tests.rl.small import NORMALISE
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
@@ -91,7 +92,7 @@ def test_the_walk_above_reaches_the_nested_sections() -> None:
         "OptimizerConfig",
         "ScheduleConfig",
     } <= found
-    assert {"EarlyStoppingConfig", "BestModelConfig"} <= found
+    assert {"FitEvaluationConfig", "ParameterGroupConfig"} <= found
 
 
 def test_a_section_with_a_default_cannot_be_written() -> None:
@@ -141,7 +142,7 @@ def test_an_unknown_key_of_a_nested_section_is_told_with_its_path(data: dict[str
         "settings.display",
         "settings.checkpoint.keep_last",
         "optimizer.beta1",
-        "early_stopping.patience",
+        "evaluation.patience",
         "model.widths",
         "data.test_fraction",
         "learning_rate_schedule.warmup_steps",
@@ -180,7 +181,7 @@ def test_a_missing_key_says_what_it_means(data: dict[str, Any], path: str) -> No
         ("model.widths.0", "8", 'must be a whole number (found "8")'),
         ("settings", 3, "must be a section with keys of its own (found 3)"),
         ("settings", [1], "must be a section with keys of its own"),
-        ("early_stopping", 5, "must be a section with keys of its own (found 5)"),
+        ("evaluation", 5, "must be a section with keys of its own (found 5)"),
         (
             "optimizer",
             None,
@@ -363,7 +364,7 @@ def test_a_name_in_two_categories_is_looked_up_in_the_right_one(
     [
         (
             {"data.validation_fraction": 0},
-            "'with_validation' is on, but 'data.validation_fraction'",
+            "'evaluate_every_epochs' is 1, but 'data.validation_fraction'",
         ),
         (
             {
@@ -432,7 +433,6 @@ def test_a_bare_name_means_a_section_rather_than_one_like_it_inside_another() ->
 @pytest.mark.parametrize(
     ("key", "told"),
     [
-        ("metric", "is in several sections; name one of: early_stopping.metric, best_model."),
         ("learning_rat", "Did you mean 'optimizer.learning_rate'?"),
         ("settings.devise", "'settings.devise' is not a key of settings. Did you mean 'device'?"),
         ("a.b.c", "'a.b.c' is not a key of this config. Known: accumulate, batch_size"),
@@ -459,8 +459,8 @@ def test_a_replaced_value_is_checked_like_any_other() -> None:
     ("kind", "key", "path"),
     [
         ("ppo", "seed", "seed"),
-        ("ppo", "evaluate_every_epochs", "epochs.evaluate_every_epochs"),
-        ("ppo", "epochs.evaluate_every_epochs", "epochs.evaluate_every_epochs"),
+        ("ppo", "evaluate_every_epochs", "evaluate_every_epochs"),
+        ("ppo", "epochs.evaluate_every_epochs", "evaluate_every_epochs"),
         ("dqn", "num_train_steps", "steps.max_opt_steps"),
         ("supervised", "num_train_steps", "max_opt_steps"),
         ("dqn", "learning_rate", "optimizer.learning_rate"),
@@ -499,13 +499,16 @@ def test_key_paths_names_sections_and_leaves() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "meant"),
     [
-        ("ppo", "total_timesteps", "epochs.max_env_steps"),
+        ("ppo", "total_timesteps", "max_env_steps"),
         ("ppo", "n_epochs", "num_epochs"),
         ("ppo", "clip_range", "clip.initial"),
         ("sac", "polyak", "target.tau"),
         ("sac", "ent_coef", "temperature.initial"),
         ("dqn", "buffer_size", "replay.capacity"),
         ("supervised", "lr", "optimizer.learning_rate"),
+        ("supervised", "save_best", "evaluation.keep"),
+        ("active", "monitor", "evaluation.metric"),
+        ("supervised", "check_val_every_n_epoch", "evaluate_every_epochs"),
     ],
 )
 def test_a_name_from_elsewhere_is_told_what_it_is_here(
@@ -532,6 +535,10 @@ def test_a_name_from_elsewhere_is_told_what_it_is_here(
             "'steps.evaluate_every_opt_steps' decides that, in optimisation steps, not in epochs."),
         ("dqn-mountaincar", "log_every_opt_steps=5",
             "'epochs.log_every_epochs' decides that, in epochs, not in"),
+        ("ppo", "log_every_opt_steps=5", "'log_every_epochs' decides that, in epochs, not in"),
+        ("supervised", "evaluate_every_opt_steps=5",
+            "'evaluate_every_epochs' decides that, in epochs, not in"),
+        ("supervised", "eval_steps=5", "Here 'evaluate_every_epochs' decides that, in epochs."),
         ("sac", "updates_per_env_step=2",
             "Here 'steps.update_every_env_steps' decides that, in env steps for each"),
         ("dqn", "target_update_interval=5", "decides that, in optimisation steps, not in env steps."),
@@ -570,13 +577,13 @@ def test_overrides_are_read_as_yaml(tmp_path: Path) -> None:
         "learning_rate=1e-3",
         "model.widths=[4, 4]",
         "max_opt_steps=7",
-        "early_stopping=null",
+        "evaluation.patience=null",
     ]
     config: Any = read_config(path, [*overrides, "experiment=a=b"])
     assert config.optimizer.learning_rate == 1e-3
     assert config.model.widths == [4, 4]
     assert config.max_opt_steps == 7
-    assert config.early_stopping is None
+    assert config.evaluation.patience is None
     assert config.experiment == "a=b"
 
 
@@ -603,7 +610,7 @@ def test_the_digest_ignores_the_name_and_the_settings_only() -> None:
         "learning_rate": 0.5,
         "max_opt_steps": 9,
     }
-    changed |= {"model.widths": [8, 8], "data.standardise": False, "early_stopping": None}
+    changed |= {"model.widths": [8, 8], "data.standardise": False, "evaluation.patience": None}
     digests = {config.replace(**{key: value}).digest() for key, value in changed.items()}
     assert len(digests | {config.digest()}) == len(changed) + 1
 
@@ -815,7 +822,8 @@ def test_a_version_this_ludus_cannot_read_is_refused(
 def test_compile_is_called_engine_now(version: int, before: object, after: str) -> None:
     """Files of both versions have it; what never was right is refused under its new name."""
     new = ludus.example("supervised").model_dump()
-    old = {("compile" if key == "engine" else key): value for key, value in new.items()}
+    old = as_version_4(new)
+    old = {("compile" if key == "engine" else key): value for key, value in old.items()}
     data, _ = migrations.migrate(old | {"version": version, "compile": before}, source="old.yaml")
     assert data == new | {"engine": after}
     assert [*data] == [*new]
@@ -824,7 +832,8 @@ def test_compile_is_called_engine_now(version: int, before: object, after: str) 
 @pytest.mark.parametrize("version", [1, 2])
 def test_the_schedule_of_a_model_is_called_learning_rate_schedule_now(version: int) -> None:
     new = ludus.example("supervised").model_dump()
-    old = {("schedule" if key == "learning_rate_schedule" else key): v for key, v in new.items()}
+    old = as_version_4(new)
+    old = {("schedule" if key == "learning_rate_schedule" else key): v for key, v in old.items()}
     data, _ = migrations.migrate(old | {"version": version}, source="old.yaml")
     assert data == new
     assert [*data] == [*new]

@@ -25,7 +25,6 @@ BY_SECTION = {
     "max_opt_steps": "a limit, or with counted_in: steps the length of the run",
     "normalise": "observations and rewards, or importance weights",
     "opponent": "for a role that is not trained, or for an evaluation",
-    "patience": "counts epochs, or evaluations",
     "share": "of sparring partners, or of past players",
     "target": "the target network, or a score to reach",
     "temperature": "SAC's alpha, or temperature scaling",

@@ -39,7 +39,7 @@ def test_lengths_and_intervals_name_their_counter(name: str) -> None:
         ("dqn", "max_opts", "steps.max_opt_steps", 30000),
         ("dqn", "steps.eval_interval", "steps.evaluate_every_opt_steps", 4),
         ("dqn", "opt_interval", "steps.update_every_env_steps", 4),
-        ("ppo", "eval_freq", "epochs.evaluate_every_epochs", 4),
+        ("ppo", "eval_freq", "evaluate_every_epochs", 4),
         ("ppo", "passes", "num_epochs", 4),
         ("fused_dqn", "host.steps_before_rollout", "host.collect_every_rounds", 4),
         ("vanilla_ppo", "evaluation.every_iterations", "evaluate_every_iterations", 4),

@@ -274,7 +274,7 @@ def make(section: dict[str, Any], **changed: Any) -> Any:
     config = ludus.example(changed.pop("kind", "supervised")).replace(
         **{
             "data": section, "model": CNN, "batch_size": 4, "max_epochs": 2, "engine": "eager",
-            "early_stopping": None, "best_model": None,
+            "evaluation.patience": None, "evaluation.keep": 0,
             "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}, **QUIET, **changed,
         }
     )  # fmt: skip

@@ -205,7 +205,7 @@ def make(section: dict[str, Any], **changed: Any) -> Any:
     config = ludus.example("supervised").replace(
         **{
             "data": section, "model": {**MLP, "inputs": 5, "outputs": 2}, "batch_size": 4,
-            "max_epochs": 2, "engine": "eager", "early_stopping": None, "best_model": None,
+            "max_epochs": 2, "engine": "eager", "evaluation.patience": None, "evaluation.keep": 0,
             "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}, **QUIET, **changed,
         }
     )  # fmt: skip

@@ -162,7 +162,7 @@ def make(section: dict[str, Any], **changed: Any) -> Any:
     config = ludus.example("supervised").replace(
         **{
             "data": section, "model": None, "batch_size": 4, "max_epochs": 2, "engine": "eager",
-            "early_stopping": None, "best_model": None, "optimizer.learning_rate": 0.1,
+            "evaluation.patience": None, "evaluation.keep": 0, "optimizer.learning_rate": 0.1,
             "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}, **QUIET, **changed,
         }
     )  # fmt: skip

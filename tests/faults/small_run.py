@@ -35,7 +35,8 @@ def small_config(**changes: Any) -> Any:
             "layer_norm": False,
             "dropout": 0.2,
         },
-        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
+        evaluation__metric="validation/epoch_loss",
+        evaluation__keep=1,
         **{
             "learning_rate_schedule.warmup_steps": 1,
             "settings.device": "cpu",

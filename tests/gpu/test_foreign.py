@@ -53,7 +53,7 @@ def make(**changes: Any) -> ludus.Trainer:
     config = ludus.example("supervised").replace(
         **{
             "data": None, "model": None, "max_epochs": 2, "batch_size": 32, "ema_decay": None,
-            "early_stopping": None, "best_model": None, "log_every_opt_steps": 2,
+            "evaluation.patience": None, "evaluation.keep": 0, "log_every_opt_steps": 2,
             "engine": "compiled", "precision": "bfloat16",
             # By auto two runs may choose differently, as they time themselves.
             "memory_format": "contiguous",

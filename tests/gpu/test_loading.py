@@ -153,7 +153,7 @@ def make(section: dict[str, Any], **changed: Any) -> Any:
     config = ludus.example("supervised").replace(
         **{
             "data": section, "model": CNN, "batch_size": 4, "max_epochs": 2, "engine": "graph",
-            "drop_last": True, "early_stopping": None, "best_model": None,
+            "drop_last": True, "evaluation.patience": None, "evaluation.keep": 0,
             # By auto two runs may choose differently, as they time themselves.
             "memory_format": "contiguous",
             "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}, **QUIET,

@@ -42,8 +42,8 @@ _STEPS: dict[str, Any] = {
 }  # fmt: skip
 _PPO: dict[str, Any] = {
     "rollout_steps": 8, "num_epochs": 2, "minibatches": 2, "clip.schedule": STEADY,
-    "epochs.max_env_steps": 48, "epochs.log_every_epochs": 1, "epochs.evaluate_every_epochs": 2,
-    "epochs.keep_every_epochs": 0,
+    "max_env_steps": 48, "log_every_epochs": 1, "evaluate_every_epochs": 2,
+    "keep_every_epochs": 0,
 }  # fmt: skip
 # One round that labels the whole pool fits as supervised training does.
 _ACTIVE: dict[str, Any] = {
@@ -56,7 +56,7 @@ def tiny(kind: str, **changed: Any) -> Any:
     if kind in ("supervised", "active"):
         own = {
             "data": WINE, "model": MLP, "batch_size": 16, "max_epochs": 2, "engine": "tape",
-            "ema_decay": None, "max_grad_norm": None, "early_stopping": None, "best_model": None,
+            "ema_decay": None, "max_grad_norm": None, "evaluation.patience": None, "evaluation.keep": 0,
             "log_every_opt_steps": 0, "learning_rate_schedule": STEADY, **QUIET,
         }  # fmt: skip
         return ludus.example(kind).replace(

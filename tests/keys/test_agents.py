@@ -121,49 +121,39 @@ def columns(outcome: Any) -> dict[str, torch.Tensor]:
     return {"advantages": rows[:, 6], "returns": rows[:, 7], "values": rows[:, 8]}
 
 
-@changes("ppo", "epochs.max_env_steps")
+@changes("ppo", "max_env_steps")
 def test_the_run_ends_with_the_rollout_that_reaches_the_env_steps(kind: str) -> None:
     assert run(kind).counters["env_steps"] == 48
-    assert run(kind, **{"epochs.max_env_steps": 49}).counters["env_steps"] == 64
+    assert run(kind, max_env_steps=49).counters["env_steps"] == 64
 
 
-@changes(
-    "ppo", "epochs.log_every_epochs", "epochs.evaluate_every_epochs", "epochs.keep_every_epochs"
-)
+@changes("ppo", "log_every_epochs", "evaluate_every_epochs", "keep_every_epochs")
 def test_records_evaluations_and_weights_come_every_so_many_rollouts(kind: str) -> None:
     never = {
-        "epochs.log_every_epochs": 0,
-        "epochs.evaluate_every_epochs": 0,
-        "epochs.keep_every_epochs": 0,
+        "log_every_epochs": 0,
+        "evaluate_every_epochs": 0,
+        "keep_every_epochs": 0,
     }
-    assert len(run(kind, **{**never, "epochs.log_every_epochs": 1}).records) == 3
-    assert len(run(kind, **{**never, "epochs.log_every_epochs": 2}).records) == 2
-    assert (
-        len(run(kind, **{**never, "epochs.evaluate_every_epochs": 1}).curve("eval/return_mean"))
-        == 2
-    )
-    assert (
-        len(run(kind, **{**never, "epochs.evaluate_every_epochs": 2}).curve("eval/return_mean"))
-        == 1
-    )
-    assert list(run(kind, **{**never, "epochs.keep_every_epochs": 2}).kept) == ["models/8"]
-    assert list(run(kind, **{**never, "epochs.keep_every_epochs": 1}).kept) == [
+    assert len(run(kind, **{**never, "log_every_epochs": 1}).records) == 3
+    assert len(run(kind, **{**never, "log_every_epochs": 2}).records) == 2
+    assert len(run(kind, **{**never, "evaluate_every_epochs": 1}).curve("eval/return_mean")) == 2
+    assert len(run(kind, **{**never, "evaluate_every_epochs": 2}).curve("eval/return_mean")) == 1
+    assert list(run(kind, **{**never, "keep_every_epochs": 2}).kept) == ["models/8"]
+    assert list(run(kind, **{**never, "keep_every_epochs": 1}).kept) == [
         "models/4", "models/8", "models/12",
     ]  # fmt: skip
 
 
-@changes("ppo", "epochs.max_opt_steps")
+@changes("ppo", "max_opt_steps")
 def test_the_updates_end_a_run_even_within_a_rollout(kind: str) -> None:
-    counters = run(kind, **{"epochs.max_opt_steps": 6, "epochs.evaluate_every_epochs": 0}).counters
+    counters = run(kind, max_opt_steps=6, evaluate_every_epochs=0).counters
     assert (counters["opt_steps"], counters["env_steps"]) == (6, 32)
 
 
 @changes("ppo", "rollout_steps")
 def test_each_env_takes_so_many_steps_before_the_policy_is_improved(kind: str) -> None:
-    assert run(kind, rollout_steps=4, **{"epochs.evaluate_every_epochs": 0}).counters["epoch"] == 6
-    assert (
-        len(run(kind, rollout_steps=4, **{"epochs.evaluate_every_epochs": 0}).batches[0].rows) == 4
-    )
+    assert run(kind, rollout_steps=4, evaluate_every_epochs=0).counters["epoch"] == 6
+    assert len(run(kind, rollout_steps=4, evaluate_every_epochs=0).batches[0].rows) == 4
 
 
 @changes("ppo", "num_epochs", "minibatch_size")

@@ -77,7 +77,7 @@ def test_evaluations_run_in_a_process_of_their_own_while_training_goes_on(
     kind: str, tmp_path: Path
 ) -> None:
     """The env of the evaluation waits for what training does only after the evaluation has begun."""
-    length = {"epochs.max_env_steps": 80} if kind == "ppo" else {}
+    length = {"max_env_steps": 80} if kind == "ppo" else {}
     after = 12 if kind == "ppo" else 6
     assert run(kind, **length).at("eval/return_mean")[0] == after
     scores = {}
@@ -165,7 +165,7 @@ def test_so_many_processes_load_data_or_step_envs_and_the_result_is_the_same(
         return
     rows = {}
     for workers in (0, 2):
-        config = tiny(kind, data=None, model=None, with_validation=False, batch_size=3)
+        config = tiny(kind, data=None, model=None, evaluate_every_epochs=0, batch_size=3)
         network = {"kind": "mlp", "inputs": 2, "widths": [], "outputs": 2, "activation": "relu"}
         model = Seen({**network, "layer_norm": False, "dropout": 0.0}, loss="cross_entropy")
         config = config.replace(**{"settings.workers": workers, "max_epochs": 1})

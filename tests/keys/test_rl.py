@@ -26,9 +26,9 @@ ONE_UPDATE: dict[str, dict[str, Any]] = {
     "iqn": _ONE,
     "sac": _ONE,
     "ppo": {
-        "epochs.max_opt_steps": 1,
-        "epochs.evaluate_every_epochs": 0,
-        "epochs.log_every_epochs": 0,
+        "max_opt_steps": 1,
+        "evaluate_every_epochs": 0,
+        "log_every_epochs": 0,
     },
 }
 
@@ -62,7 +62,7 @@ def test_the_agent_learns_in_the_env_that_is_named(kind: str) -> None:
 @changes(RL, "num_envs")
 def test_so_many_envs_are_stepped_side_by_side(kind: str) -> None:
     for count in (1, 4):
-        changed = {"epochs.evaluate_every_epochs": 1} if kind == "ppo" else {}
+        changed = {"evaluate_every_epochs": 1} if kind == "ppo" else {}
         outcome = run(kind, num_envs=count, **changed)
         assert len(outcome.trainer.obs) == count
         assert outcome.counters["env_steps"] % count == 0
@@ -195,8 +195,8 @@ def test_a_reward_one_step_later_is_worth_gamma(kind: str) -> None:
 # Evaluation
 
 
-def length_of(kind: str, key: str, value: int) -> dict[str, int]:
-    return {f"epochs.{key}_freq" if kind == "ppo" else f"steps.{key}_interval": value}
+def evaluated_every(kind: str, value: int) -> dict[str, int]:
+    return {f"evaluate_every_{'epochs' if kind == 'ppo' else 'opt_steps'}": value}
 
 
 @changes(RL, "evaluation.env")
@@ -264,20 +264,20 @@ def test_an_episode_of_an_evaluation_is_cut_at_the_greatest_length(kind: str) ->
 def test_a_run_stops_after_so_many_evaluations_that_were_no_better(kind: str) -> None:
     falling = [float(-n) for n in range(20)]
     for patience in (1, 2):
-        changed = {"evaluation.patience": patience, **length_of(kind, "eval", 1)}
+        changed = {"evaluation.patience": patience, **evaluated_every(kind, 1)}
         if kind == "ppo":
-            changed["epochs.max_env_steps"] = 96
+            changed["max_env_steps"] = 96
         outcome = Outcome(tiny(kind, **changed), Scores(*falling))
         assert outcome.result.status == "stopped"
         assert len(outcome.curve("eval/return_mean")) == 1 + patience
-    whole = Outcome(tiny(kind, **length_of(kind, "eval", 1)), Scores(*falling))
+    whole = Outcome(tiny(kind, **evaluated_every(kind, 1)), Scores(*falling))
     assert whole.result.status == "finished"
 
 
 @changes(RL, "evaluation.min_delta")
 def test_a_gain_no_greater_than_the_delta_is_none(kind: str) -> None:
     rising = [float(n) for n in range(20)]
-    changed = {"evaluation.patience": 1, **length_of(kind, "eval", 1)}
+    changed = {"evaluation.patience": 1, **evaluated_every(kind, 1)}
     small, large = ({**changed, "evaluation.min_delta": delta} for delta in (0.5, 1.0))
     assert Outcome(tiny(kind, **small), Scores(*rising)).result.status == "finished"
     assert Outcome(tiny(kind, **large), Scores(*rising)).result.status == "stopped"
@@ -286,7 +286,7 @@ def test_a_gain_no_greater_than_the_delta_is_none(kind: str) -> None:
 @changes(RL, "evaluation.target")
 def test_a_run_stops_where_the_target_is_reached(kind: str) -> None:
     rising = [float(n) for n in range(20)]
-    changed = length_of(kind, "eval", 1)
+    changed = evaluated_every(kind, 1)
     reached = Outcome(tiny(kind, **changed, **{"evaluation.target": 1.0}), Scores(*rising))
     assert reached.result.status == "stopped"
     assert "reached 1" in str(reached.result.reason)

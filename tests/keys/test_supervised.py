@@ -230,51 +230,96 @@ def test_a_running_mean_that_forgets_so_slowly_is_kept(kind: str) -> None:
     assert torch.equal(outcome.weights, run(kind).weights)
 
 
-@changes(SUPERVISED, "with_validation")
-def test_every_epoch_is_validated_if_it_is_asked_for(kind: str) -> None:
-    assert len(run(kind).curve("validation/epoch_loss")) == 2
-    assert run(kind, with_validation=False).curve("validation/epoch_loss") == []
+@changes(SUPERVISED, "evaluate_every_epochs")
+def test_a_model_is_validated_every_so_many_epochs_and_after_the_last(kind: str) -> None:
+    def validated(interval: int) -> list[int]:
+        """Return the optimisation steps at which the model is validated; an epoch has seven."""
+        outcome = run(kind, max_epochs=5, evaluate_every_epochs=interval)
+        return outcome.at("validation/epoch_loss")
+
+    assert validated(1) == [7, 14, 21, 28, 35]
+    assert validated(2) == [14, 28, 35]
+    assert validated(9) == [35]
+    assert validated(0) == []
 
 
 # Watching. At a rate of zero, or nearly so, nothing ever gets better; at this one everything does.
 IDLE = {"optimizer": {**SGD, "learning_rate": 1e-12}, "max_epochs": 6}
-STOPPING = {"metric": "train/epoch_loss", "patience": 2, "mode": None, "min_delta": 0.001}
+STOPPING = {"metric": "train/epoch_loss", "patience": 2, "min_delta": 0.001}
 
 
-@changes(SUPERVISED, "early_stopping", "early_stopping.patience")
+def judged(**section: Any) -> dict[str, Any]:
+    """Return changes of the section `evaluation`."""
+    return {f"evaluation.{key}": value for key, value in section.items()}
+
+
+@changes(SUPERVISED, "evaluation.patience")
 def test_a_run_stops_after_so_many_epochs_without_a_better_value(kind: str) -> None:
     assert run(kind, **IDLE).counters["epoch"] == 6
     for patience in (2, 3):
-        stopped = run(kind, early_stopping={**STOPPING, "patience": patience}, **IDLE)
+        stopped = run(kind, **judged(**{**STOPPING, "patience": patience}), **IDLE)
         # In a run of rounds this ends the epochs of one, and the run goes on.
         status = "stopped" if kind == "supervised" else "finished"
         assert (stopped.result.status, stopped.counters["epoch"]) == (status, 1 + patience)
 
 
-@changes(SUPERVISED, "early_stopping.metric")
+@changes(SUPERVISED, "evaluation.patience")
+def test_patience_counts_evaluations_and_not_epochs(kind: str) -> None:
+    section = judged(metric="validation/epoch_loss", patience=1, min_delta=9.0)
+    idle = {**IDLE, "max_epochs": 9}
+    assert run(kind, **section, **idle).counters["epoch"] == 2
+    assert run(kind, **section, **idle, evaluate_every_epochs=3).counters["epoch"] == 6
+
+
+@changes(SUPERVISED, "evaluation.metric")
 def test_the_metric_that_is_named_is_watched(kind: str) -> None:
-    stopped = run(kind, early_stopping={**STOPPING, "metric": "validation/epoch_accuracy"}, **IDLE)
+    stopped = run(kind, **judged(**{**STOPPING, "metric": "validation/epoch_accuracy"}), **IDLE)
     assert stopped.counters["epoch"] == 3
     if kind == "supervised":
         assert "validation/epoch_accuracy has not improved" in str(stopped.result.reason)
 
 
-@changes(SUPERVISED, "early_stopping.mode", "early_stopping.min_delta")
+@changes(SUPERVISED, "evaluation.stopping_metric", "evaluation.stopping_mode")
+def test_patience_may_go_by_another_metric_than_the_best_model(kind: str) -> None:
+    """The loss falls from epoch to epoch: by it as a minimum no run stops, by it as a maximum every one."""
+    falling = judged(keep=1, metric="validation/epoch_accuracy", patience=1)
+    other = judged(stopping_metric="train/epoch_loss", stopping_mode="max")
+    stopped = run(kind, max_epochs=5, **falling, **other)
+    assert stopped.counters["epoch"] == 2
+    assert stopped.trainer.best()["metric"] == "validation/epoch_accuracy"
+    other = judged(stopping_metric="train/epoch_loss")
+    assert run(kind, max_epochs=5, **falling, **other).counters["epoch"] == 5
+    same = judged(patience=1, metric="train/epoch_loss", mode="max")
+    assert run(kind, max_epochs=5, **same).counters["epoch"] == 2
+
+
+@changes(SUPERVISED, "evaluation.target")
+def test_the_epochs_end_once_the_metric_reaches_the_target(kind: str) -> None:
+    losses = run(kind, max_epochs=5).curve("train/epoch_loss")
+    for keep in (0, 1):
+        section = judged(metric="train/epoch_loss", target=losses[2], keep=keep)
+        stopped = run(kind, max_epochs=5, **section)
+        assert stopped.counters["epoch"] == 3
+        if kind == "supervised":
+            assert "train/epoch_loss reached" in str(stopped.result.reason)
+    section = judged(metric="train/epoch_loss", mode="max", target=losses[0])
+    assert run(kind, max_epochs=5, **section).counters["epoch"] == 1
+
+
+@changes(SUPERVISED, "evaluation.mode", "evaluation.min_delta")
 def test_better_is_less_or_more_and_by_more_than_the_delta(kind: str) -> None:
-    falling = {"max_epochs": 6}
-    assert run(kind, early_stopping=STOPPING, **falling).counters["epoch"] == 6
-    assert run(kind, early_stopping={**STOPPING, "mode": "max"}, **falling).counters["epoch"] == 3
-    assert (
-        run(kind, early_stopping={**STOPPING, "min_delta": 99.0}, **falling).counters["epoch"] == 3
-    )
+    def epochs(**section: Any) -> int:
+        return run(kind, max_epochs=6, **judged(**{**STOPPING, **section})).counters["epoch"]
+
+    assert epochs() == 6
+    assert epochs(mode="max") == 3
+    assert epochs(min_delta=99.0) == 3
 
 
-@changes(SUPERVISED, "best_model", "best_model.metric", "best_model.mode")
+@changes(SUPERVISED, "evaluation.metric", "evaluation.mode")
 def test_the_best_model_by_the_metric_is_kept(kind: str) -> None:
     def best(**section: Any) -> Any:
-        return run(
-            kind, max_epochs=4, best_model={"mode": None, "keep": 1, **section}
-        ).trainer.best()
+        return run(kind, max_epochs=4, **judged(keep=1, **section)).trainer.best()
 
     assert run(kind, max_epochs=4).trainer.best() is None
     least = best(metric="train/epoch_loss")
@@ -287,11 +332,11 @@ def test_the_best_model_by_the_metric_is_kept(kind: str) -> None:
     assert best(metric="validation/epoch_accuracy")["mode"] == "max"
 
 
-@changes(SUPERVISED, "best_model.keep")
+@changes(SUPERVISED, "evaluation.keep")
 def test_so_many_of_the_best_models_are_kept(kind: str) -> None:
     for keep in (1, 3):
-        best = {"metric": "train/epoch_loss", "mode": None, "keep": keep}
-        trainer = run(kind, max_epochs=4, best_model=best).trainer
+        best = judged(metric="train/epoch_loss", keep=keep)
+        trainer = run(kind, max_epochs=4, **best).trainer
         found = [trainer.best(), *trainer.runners_up()]
         assert [one["counters"]["epoch"] for one in found] == [4, 3, 2][:keep]
 

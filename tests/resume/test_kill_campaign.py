@@ -31,9 +31,9 @@ CHANGES = {
         "accumulate=2",
         "ema_decay=0.9",
         "keep_every_epochs=5",
-        "best_model.keep=3",
-        "early_stopping.patience=6",
-        "early_stopping.min_delta=0.01",
+        "evaluation.keep=3",
+        "evaluation.patience=6",
+        "evaluation.min_delta=0.01",
         "settings.checkpoint.every_opt_steps=3",
     ],
     # Eight envs, priorities, n steps, and evaluations in a process of their own.
@@ -55,7 +55,7 @@ CHANGES = {
         "settings.checkpoint.every_opt_steps=40",
     ],
     "ppo": [
-        "epochs.max_env_steps=12000",
+        "max_env_steps=12000",
         "normalise={observations: true, rewards: true, clip: 10.0}",
         "evaluation.asynchronous=true",
         "evaluation.timeout_seconds=600.0",
@@ -101,7 +101,7 @@ CHANGES = {
         "strategy={kind: bald, draws: 5, shortlist: 100}",
         "start=warm",
         "ema_decay=0.9",
-        "early_stopping.patience=4",
+        "evaluation.patience=4",
         "settings.checkpoint.every_opt_steps=6",
     ],
     "sac": [

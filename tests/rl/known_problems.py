@@ -154,10 +154,10 @@ def learning(kind: str, env: ProblemConfig, **changes: Any) -> Any:
             "rollout_steps": 16,
             "num_epochs": 4,
             "minibatch_size": 32,
-            "epochs.max_env_steps": 128 * 20,
-            "epochs.log_every_epochs": 0,
-            "epochs.evaluate_every_epochs": 0,
-            "epochs.keep_every_epochs": 0,
+            "max_env_steps": 128 * 20,
+            "log_every_epochs": 0,
+            "evaluate_every_epochs": 0,
+            "keep_every_epochs": 0,
         }
     else:
         own = {

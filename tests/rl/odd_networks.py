@@ -160,7 +160,7 @@ KINDS = ("dqn", "iqn", "sac", "ppo")
 
 def odd(kind: str, part: str, *, known: bool = False, **changes: Any) -> Any:
     """Return the config of a small run whose network has this oddity."""
-    length = {"epochs.max_env_steps": 96} if kind == "ppo" else {"steps.max_opt_steps": 16}
+    length = {"max_env_steps": 96} if kind == "ppo" else {"steps.max_opt_steps": 16}
     network = {"kind": "tests_odd_known" if known else "tests_odd", "part": part}
     config = small(kind, **{"engine": "tape", **length, **changes})
     return config.replace(network=network)

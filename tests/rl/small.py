@@ -45,10 +45,10 @@ def small(kind: str, **changes: Any) -> Any:
             "num_envs": 3,
             "num_epochs": 2,
             "minibatches": 3,
-            "epochs.max_env_steps": 140,
-            "epochs.log_every_epochs": 1,
-            "epochs.evaluate_every_epochs": 2,
-            "epochs.keep_every_epochs": 3,
+            "max_env_steps": 140,
+            "log_every_epochs": 1,
+            "evaluate_every_epochs": 2,
+            "keep_every_epochs": 3,
         }
     else:
         own = {**SHORT, "num_envs": 3}

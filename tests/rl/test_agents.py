@@ -104,7 +104,7 @@ def test_ppo_finds_the_best_of_two_choices_at_once(tmp_path: Path) -> None:
 
 
 def test_ppo_finds_the_best_numbers(tmp_path: Path) -> None:
-    agent = learned("ppo", problem("tests_peak"), tmp_path, **{"epochs.max_env_steps": 128 * 40})
+    agent = learned("ppo", problem("tests_peak"), tmp_path, max_env_steps=128 * 40)
     np.testing.assert_allclose(agent.act_greedy(CONTEXTS, None), [PEAK, PEAK], atol=0.3)
 
 
@@ -175,7 +175,7 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
 def test_weights_and_exported_policies_act_alike(
     tmp_path: Path, kind: str, env: str, changes: dict[str, Any]
 ) -> None:
-    lengths = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 30}
+    lengths = {"max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 30}
     agent = learned(kind, problem(env, 2), tmp_path, **lengths, **changes)
     obs = np.random.default_rng(0).normal(0, 2, (50, 4)).astype(np.float32)
     actions = agent.act_greedy(obs, None).copy()

@@ -88,11 +88,11 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     "never saves": ("iqn", {"steps.keep_every_opt_steps": 25}, "'steps.keep_every_opt_steps' is 25.*set 0"),
     "never evaluates an epoch": (
         "ppo",
-        {"epochs.evaluate_every_epochs": 6},
-        "'epochs.evaluate_every_epochs' is 6, but the first epoch is never evaluated and the number of"
+        {"evaluate_every_epochs": 6},
+        "'evaluate_every_epochs' is 6, but the first epoch is never evaluated and the number of"
         " the others is 5",
     ),
-    "never saves an epoch": ("ppo", {"epochs.keep_every_epochs": 7}, "'epochs.keep_every_epochs' is 7"),
+    "never saves an epoch": ("ppo", {"keep_every_epochs": 7}, "'keep_every_epochs' is 7"),
     "minibatches": (
         "ppo",
         {"minibatch_size": 5},
@@ -123,8 +123,8 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
         "'epochs.max_opt_steps' is 61, but epochs.max_env_steps 60 makes 60 optimisation steps",
     ),
     "too many updates for the rollouts": (
-        "ppo", {"epochs.max_opt_steps": 37},
-        "'epochs.max_opt_steps' is 37, but epochs.max_env_steps 140 makes 36",
+        "ppo", {"max_opt_steps": 37},
+        "'max_opt_steps' is 37, but max_env_steps 140 makes 36",
     ),
     "epochs where there are none": (
         "sac",
@@ -151,8 +151,8 @@ BAD: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "patience with no evaluation": (
         "ppo",
-        {"evaluation.patience": 3, "epochs.evaluate_every_epochs": 0},
-        "'evaluation.patience' is 3, but there are no evaluations: 'epochs.evaluate_every_epochs' is 0",
+        {"evaluation.patience": 3, "evaluate_every_epochs": 0},
+        "'evaluation.patience' is 3, but there are no evaluations: 'evaluate_every_epochs' is 0",
     ),
     "nothing is normalised": (
         "ppo",

@@ -28,7 +28,7 @@ def trained(kind: str, root: Path) -> tuple[ludus.Trainer, str]:
 @pytest.mark.covers("000-D3")
 @pytest.mark.parametrize(
     ("kind", "key", "longer"),
-    [("ppo", "epochs.max_env_steps", 240), ("dqn", "steps.max_opt_steps", 40)],
+    [("ppo", "max_env_steps", 240), ("dqn", "steps.max_opt_steps", 40)],
 )
 def test_a_run_that_ended_can_be_made_longer(
     kind, key, longer, tmp_path, monkeypatch, capsys

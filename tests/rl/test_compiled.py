@@ -48,7 +48,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def trained(kind: str, root: Path, *, compiled: bool, **changes: Any) -> Any:
-    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opt_steps": 12}
+    length = {"max_env_steps": 72} if kind == "ppo" else {"steps.max_opt_steps": 12}
     trainer: Any = ludus.build_trainer(
         small(kind, engine="compiled" if compiled else "tape", **{**length, **changes})
     )
@@ -77,7 +77,7 @@ def test_the_traced_update_is_the_eager_one(
 )
 @pytest.mark.usefixtures("traced")
 def test_the_traced_update_with_masks_is_the_eager_one(tmp_path: Path, kind: str, env: str) -> None:
-    length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 12}
+    length = {"max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 12}
     made = []
     for is_compiled in (False, True):
         config = learning(
@@ -104,7 +104,7 @@ class Interrupt:
 
 def check_the_real_compiler(kind: str, root: Path, **changes: Any) -> None:
     """Compiled code learns what eager code learns; cut after 7 updates it ends with the same bytes."""
-    length = {"epochs.max_env_steps": 72} if kind == "ppo" else {"steps.max_opt_steps": 12}
+    length = {"max_env_steps": 72} if kind == "ppo" else {"steps.max_opt_steps": 12}
 
     def fit(name: str, at: int, *, compiled: bool, resume: bool = False) -> tuple[Any, Any]:
         config = small(kind, engine="compiled" if compiled else "tape", **{**length, **changes})

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.config import migrations
+from ludus.config import migrations, strict_yaml
 from ludus.config.base import change, current, from_data, read_config
 from ludus.config.overrides import key_paths
 from ludus.core.errors import ConfigError, RunError
 from ludus.store.directory import deciding
 from tests.command_line import in_process
-from tests.config.older import as_version_4
+from tests.config.older import as_version_4, as_version_5
 from tests.keys.runs import tiny
 from tests.rl.small import small
 from tests.supervised.conftest import lines
@@ -61,12 +61,26 @@ def test_a_script_may_make_a_run_longer_than_what_compile_auto_goes_by(
     """What auto was resolved to when the run began holds for all of it."""
     monkeypatch.setattr("ludus.rl.agents.ppo.Ppo.worth_compiling", 20)
     monkeypatch.setattr("ludus.fit.update.ModelUpdate.worth_compiling", 20)
-    changed = {"epochs.evaluate_every_epochs": 0} if kind == "ppo" else {"max_epochs": 2}
+    changed = {"evaluate_every_epochs": 0} if kind == "ppo" else {"max_epochs": 2}
     config = tiny(kind, engine="auto", **changed)
     ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")
     longer: Any = ludus.build_trainer(config)
     result = longer.fit(max_steps=24, root=str(tmp_path), name="run", resume=True)
     assert (result.counters["opt_steps"], longer.config.engine) == (24, "tape")
+
+
+def test_what_a_short_fit_of_version_5_turned_off_stays_off(tmp_path: Path) -> None:
+    """Its events name the key as that version did."""
+    config = small("ppo")
+    ludus.build_trainer(config).fit(max_steps=6, root=str(tmp_path), name="run")
+    events, file = tmp_path / "run" / "events.jsonl", tmp_path / "run" / "config.yaml"
+    told = events.read_text().replace("evaluate_every_epochs", "epochs.evaluate_every_epochs")
+    assert '{"epochs.evaluate_every_epochs": 0}' in told
+    events.write_text(told)
+    file.write_text(strict_yaml.dump(as_version_5(read_config(file))))
+    longer: Any = ludus.build_trainer(config)
+    longer.fit(max_steps=24, root=str(tmp_path), name="run", resume=True)
+    assert longer.config.evaluate_every_epochs == 0
 
 
 @pytest.mark.covers("000-M3")
@@ -92,7 +106,7 @@ def test_what_a_short_fit_never_comes_to_is_told_and_resolved(tmp_path: Path, ki
     else:
         # Ten epochs of ten updates: a record is still made of each second one, an evaluation in the last.
         expected = []
-        assert (resolved.epochs.evaluate_every_epochs, resolved.epochs.log_every_epochs) == (8, 2)
+        assert (resolved.evaluate_every_epochs, resolved.log_every_epochs) == (8, 2)
     if kind == "dqn":
         expected.append("'evaluation.target' is null rather than 475.0")
         assert resolved.evaluation.target is None
@@ -107,7 +121,7 @@ CHANGED: dict[str, Any] = {
         for kind in ("dqn", "iqn", "sac")
     },
     "ppo": small("ppo"),
-    "ppo with a limit": small("ppo", **{"epochs.max_opt_steps": 20, "target_kl": 1e-9}),
+    "ppo with a limit": small("ppo", max_opt_steps=20, target_kl=1e-9),
     "supervised": tiny("supervised"),
 }
 
@@ -158,12 +172,12 @@ def test_a_run_of_no_steps_is_refused(tmp_path: Path) -> None:
             "not a key of this config. Here 'steps.evaluate_every_opt_steps' decides that, in opt"),
         ("iqn", "epochs.max_env_steps", "'epochs' is null, .* Here 'steps.max_opt_steps' decides that"),
         ("dqn", "max_steps", "Did you mean 'steps.max_opt_steps'?"),
-        ("ppo", "max_steps", "Did you mean 'epochs.max_opt_steps'?"),
+        ("ppo", "max_steps", "Did you mean 'max_opt_steps'?"),
         ("dqn-mountaincar", "evaluate_every_opt_steps",
             "Here 'epochs.evaluate_every_epochs' decides that, in epochs"),
         ("dqn-mountaincar", "steps.max_opt_steps",
             "'steps' is null, .* Did you mean 'epochs.max_opt_steps'?"),
-        ("ppo", "num_train_steps", "Did you mean 'epochs.max_opt_steps'?"),
+        ("ppo", "num_train_steps", "Did you mean 'max_opt_steps'?"),
     ],
 )  # fmt: skip
 def test_a_key_that_this_schedule_does_not_read_is_refused_with_the_one_it_reads(
@@ -197,10 +211,10 @@ SHORT = {
     "dqn": ("steps.max_opt_steps=400", _STEPS),
     "iqn": ("steps.max_opt_steps=400", _STEPS),
     "sac": ("steps.max_opt_steps=300", "steps.evaluate_every_opt_steps (was 1000)"),
-    "ppo": ("epochs.max_env_steps=500",
-        "epochs.evaluate_every_epochs (was 8), evaluation.target (was 475.0)"),
-    "ppo-pendulum": ("epochs.max_opt_steps=160",
-        "epochs.evaluate_every_epochs (was 8), epochs.log_every_epochs (was 2)"),
+    "ppo": ("max_env_steps=500",
+        "evaluate_every_epochs (was 8), evaluation.target (was 475.0)"),
+    "ppo-pendulum": ("max_opt_steps=160",
+        "evaluate_every_epochs (was 8), log_every_epochs (was 2)"),
     "dqn-mountaincar": ("epochs.max_env_steps=4000", "epochs.evaluate_every_epochs (was 750)"),
 }  # fmt: skip
 
@@ -304,9 +318,7 @@ def test_a_length_that_a_run_has_passed_is_refused_and_nothing_changes(tmp_path:
     done = ludus.build_trainer(small("ppo")).fit(root=str(tmp_path), name="run")
     config = (tmp_path / "run" / "config.yaml").read_bytes()
     assert done.counters["opt_steps"] > 24
-    with pytest.raises(
-        RunError, match=r"'epochs.max_opt_steps' is to be 24, but .* opt_steps already"
-    ):
+    with pytest.raises(RunError, match=r"'max_opt_steps' is to be 24, but .* opt_steps already"):
         ludus.build_trainer(small("ppo")).fit(24, root=str(tmp_path), name="run", resume=True)
     assert (tmp_path / "run" / "config.yaml").read_bytes() == config
     assert ludus.build_trainer(small("ppo")).fit(root=str(tmp_path), name="run", resume=True).exact

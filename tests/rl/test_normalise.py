@@ -154,9 +154,7 @@ class Seeing:
 
 
 def test_ppo_learns_from_a_rollout_as_it_was_seen_when_it_was_made(tmp_path: Path) -> None:
-    trainer: Any = ludus.build_trainer(
-        small("ppo", normalise=NORMALISE, **{"epochs.evaluate_every_epochs": 0})
-    )
+    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE, evaluate_every_epochs=0))
     seeing = Seeing(trainer)
     trainer.add(seeing)
     trainer.fit(root=str(tmp_path))
@@ -167,9 +165,7 @@ def test_ppo_learns_from_a_rollout_as_it_was_seen_when_it_was_made(tmp_path: Pat
 
 def test_an_observation_counts_before_it_is_acted_on(tmp_path: Path) -> None:
     """The first too, as in VecNormalize: nothing is ever seen as it came."""
-    trainer: Any = ludus.build_trainer(
-        small("ppo", normalise=NORMALISE, **{"epochs.evaluate_every_epochs": 0})
-    )
+    trainer: Any = ludus.build_trainer(small("ppo", normalise=NORMALISE, evaluate_every_epochs=0))
     seeing = Seeing(trainer)
     trainer.add(seeing)
     trainer.fit(root=str(tmp_path))
@@ -187,7 +183,7 @@ def test_an_observation_counts_before_it_is_acted_on(tmp_path: Path) -> None:
 
 def test_the_first_rollout_of_ppo_has_rewards_of_the_size_of_later_ones(tmp_path: Path) -> None:
     """Divided by the deviation of its own discounted returns, not by the 1 it began with."""
-    changes = {"env.id": "Pendulum-v1", "rollout_steps": 60, "epochs.max_env_steps": 600}
+    changes = {"env.id": "Pendulum-v1", "rollout_steps": 60, "max_env_steps": 600}
     config = small("ppo", normalise=NORMALISE, gamma=0.9, **changes)
     trainer: Any = ludus.build_trainer(config)
     trainer.prepare(max_steps=None)

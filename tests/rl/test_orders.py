@@ -30,19 +30,19 @@ def spy_of(config: Any, scores: Any = SCORES, *, epochs: bool = False) -> Spy:
 PPO: dict[str, dict[str, int]] = {
     "as small": {},
     "never": {
-        "epochs.log_every_epochs": 0,
-        "epochs.evaluate_every_epochs": 0,
-        "epochs.keep_every_epochs": 0,
+        "log_every_epochs": 0,
+        "evaluate_every_epochs": 0,
+        "keep_every_epochs": 0,
     },
     "every epoch": {
-        "epochs.log_every_epochs": 1,
-        "epochs.evaluate_every_epochs": 1,
-        "epochs.keep_every_epochs": 1,
+        "log_every_epochs": 1,
+        "evaluate_every_epochs": 1,
+        "keep_every_epochs": 1,
     },
     "evaluations alone": {
-        "epochs.log_every_epochs": 0,
-        "epochs.evaluate_every_epochs": 3,
-        "epochs.keep_every_epochs": 0,
+        "log_every_epochs": 0,
+        "evaluate_every_epochs": 3,
+        "keep_every_epochs": 0,
     },
     "one update": {"num_epochs": 1, "minibatches": 1},
 }
@@ -55,14 +55,13 @@ def test_ppo_collects_updates_and_evaluates_in_that_order(tmp_path: Path, change
     config = small("ppo", **changes)
     spy = spy_of(config, epochs=True)
     spy.run(tmp_path)
-    epochs = config.epochs
     expected = in_epochs(
         6,
         config.rollout_steps,
         lambda epoch: config.num_epochs * config.num_minibatches,
-        evaluate_every_epochs=epochs.evaluate_every_epochs,
-        log_every_epochs=epochs.log_every_epochs,
-        keep_every_epochs=epochs.keep_every_epochs,
+        evaluate_every_epochs=config.evaluate_every_epochs,
+        log_every_epochs=config.log_every_epochs,
+        keep_every_epochs=config.keep_every_epochs,
         scores=SCORES,
     )
     assert spy.events == list(expected)

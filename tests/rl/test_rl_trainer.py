@@ -86,7 +86,7 @@ def test_the_argument_wins_else_the_config_decides(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_saved_trainer_state_is_taken_up(tmp_path: Path, kind: str) -> None:
     """fit(trainer_state=...) goes on from there: as one run that was never interrupted."""
-    length = "epochs.max_env_steps" if kind == "ppo" else "steps.max_opt_steps"
+    length = "max_env_steps" if kind == "ppo" else "steps.max_opt_steps"
     # Both schedules of a run depend on its length: hold them still.
     steady = {"kind": "constant", "warmup_steps": 0}
     changes: dict[str, Any] = {"learning_rate_schedule": steady, "engine": "tape"}
@@ -164,7 +164,7 @@ def test_hooks_can_be_written_in_a_subclass_and_what_they_need_is_there(
 def test_evaluations_count_epochs_and_leave_out_the_first(
     tmp_path: Path, freq: int, at: list[int]
 ) -> None:
-    spy = Spy(small("ppo", **{"epochs.evaluate_every_epochs": freq}))
+    spy = Spy(small("ppo", evaluate_every_epochs=freq))
     spy.run(tmp_path)
     evaluated = [r.counters["epoch"] for r in spy.records if "eval/return_mean" in r.scalars]
     assert evaluated == at

@@ -53,7 +53,7 @@ def test_a_taped_run_is_an_eager_one_to_the_bit(
     tmp_path: Path, kind: str, changes: dict[str, Any]
 ) -> None:
     """Weights, targets, moments, metrics, while learning rate, beta and exploration all move."""
-    length = {"epochs.max_env_steps": 144} if kind == "ppo" else {"steps.max_opt_steps": 40}
+    length = {"max_env_steps": 144} if kind == "ppo" else {"steps.max_opt_steps": 40}
     agent = compared(small(kind, engine="tape", **{**length, **changes}), tmp_path)
     assert isinstance(engine_of(agent), Taped)
     assert engine_of(agent).is_possible
@@ -64,7 +64,7 @@ def test_a_taped_run_is_an_eager_one_to_the_bit(
 def test_a_taped_run_with_masks_is_an_eager_one_to_the_bit(
     tmp_path: Path, kind: str, env: str
 ) -> None:
-    length = {"epochs.max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 24}
+    length = {"max_env_steps": 256} if kind == "ppo" else {"steps.max_opt_steps": 24}
     config = learning(kind, problem(env, 2, has_masks=True), **length, engine="tape")
     agent = compared(config, tmp_path)
     assert engine_of(agent).is_possible

@@ -94,7 +94,7 @@ def small(data: Any, model: Any, **changed: Any) -> Any:
     """Return the config of a run of a few steps."""
     own: dict[str, Any] = {
         "data": data, "model": model, "loss": "from_model", "batch_size": 4, "max_epochs": 2,
-        "engine": "eager", "ema_decay": None, "early_stopping": None, "best_model": None,
+        "engine": "eager", "ema_decay": None, "evaluation.patience": None, "evaluation.keep": 0,
         "log_every_opt_steps": 1, "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
         "optimizer.learning_rate": 0.01, **QUIET,
     }  # fmt: skip

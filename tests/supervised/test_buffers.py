@@ -18,7 +18,7 @@ from ludus.testing import trainers
 from tests.nn.test_gate import between, supervised
 from tests.rl.odd_networks import RunningMean, SavedCounter
 
-BEST = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
+BEST = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
 
 
 def network() -> nn.Module:
@@ -30,7 +30,7 @@ def network() -> nn.Module:
 
 def make() -> Trainer:
     return supervised(
-        network(), engine="eager", max_epochs=3, ema_decay=0.9, best_model=BEST, early_stopping=None,
+        network(), engine="eager", max_epochs=3, ema_decay=0.9, **BEST, evaluation__patience=None,
         log_every_opt_steps=1,
     )  # fmt: skip
 

@@ -37,8 +37,8 @@ CONFIG: dict[str, Any] = {
     "accumulate": 2,
     "max_grad_norm": 0.5,
     "ema_decay": 0.9,
-    "early_stopping": None,
-    "best_model": None,
+    "evaluation.patience": None,
+    "evaluation.keep": 0,
     "log_every_opt_steps": 1,
     "learning_rate_schedule": {
         "kind": "cosine",

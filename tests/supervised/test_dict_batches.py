@@ -18,7 +18,7 @@ from ludus.fit.update import count_examples
 from ludus.nn.model import Model
 from tests.supervised.conftest import history, wines
 
-OWN: dict[str, Any] = {"data": None, "model": None, "engine": "eager", "with_validation": True}
+OWN: dict[str, Any] = {"data": None, "model": None, "engine": "eager", "evaluate_every_epochs": 1}
 
 
 class Rows(Dataset[dict[str, Tensor]]):

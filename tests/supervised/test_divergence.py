@@ -19,7 +19,7 @@ from ludus.store.local import LocalStorage
 from ludus.store.models import read_model
 from tests.supervised.conftest import Tiny, history, lines, models, wines
 
-BEST = {"metric": "train/epoch_loss", "mode": None, "keep": 1}
+BEST = {"evaluation.metric": "train/epoch_loss", "evaluation.keep": 1}
 SGD = {"kind": "sgd", "learning_rate": 0.01, "momentum": 0.9, "nesterov": True, "weight_decay": 0.0}
 ADAMW = {
     "kind": "adamw",
@@ -85,7 +85,7 @@ def test_a_bad_number_in_the_data_is_skipped_and_ends_the_run_at_the_next_write(
         max_epochs=5,
         optimizer=optimizer,
         ema_decay=0.9,
-        best_model=BEST,
+        **BEST,
         log_every_opt_steps=6,
         **{"settings.checkpoint.every_opt_steps": 1},
     )
@@ -112,7 +112,7 @@ def test_a_loss_that_is_not_finite_is_never_the_best(tiny: Tiny, tmp_path: Path)
         def training_step(self, batch: Any, batch_idx: int) -> dict[str, Tensor]:
             return {"loss": super().training_step(batch, batch_idx)["loss"] - math.inf}
 
-    trainer = Trainer(tiny(best_model=BEST, model=None))
+    trainer = Trainer(tiny(**BEST, model=None))
     trainer.set_model(Hopeless(normed()))
     with pytest.raises(Diverged, match="train/loss became -inf"):
         trainer.fit(root=str(tmp_path))
@@ -171,7 +171,7 @@ def test_float16_overflows_are_normal_until_twenty_come_in_a_row(
         model=None,
         loss="mse",
         precision="float16",
-        with_validation=False,
+        evaluate_every_epochs=0,
         batch_size=2,
         max_grad_norm=1.0,
         log_every_opt_steps=1,
@@ -205,7 +205,12 @@ def test_float16_goes_on_after_a_resume_with_the_scale_it_had(tiny: Tiny, tmp_pa
     inputs, _ = wines(40)
     rows = TensorDataset(inputs, torch.full((40,), 100.0))
     config = tiny(
-        data=None, model=None, loss="mse", precision="float16", with_validation=False, batch_size=2
+        data=None,
+        model=None,
+        loss="mse",
+        precision="float16",
+        evaluate_every_epochs=0,
+        batch_size=2,
     )
     made = []
     for kind, name, resume in (

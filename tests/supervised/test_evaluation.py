@@ -125,10 +125,10 @@ def test_the_mode_comes_back_even_if_the_evaluation_fails() -> None:
 def test_validation_changes_nothing_that_training_computes(tiny: Tiny, tmp_path: Path) -> None:
     dropout = {**MLP, "dropout": 0.5}
     digests = set()
-    for with_validation in (True, False):
-        config = tiny(with_validation=with_validation, model=dropout, ema_decay=0.9)
+    for interval in (1, 0):
+        config = tiny(evaluate_every_epochs=interval, model=dropout, ema_decay=0.9)
         trainer = Trainer(config)
-        trainer.fit(root=str(tmp_path), name=f"run{with_validation}")
+        trainer.fit(root=str(tmp_path), name=f"run{interval}")
         parts = {name: trainer.all_parts()[name].state_dict() for name in ("model", "update")}
         digests.add(digest_of(parts))
     assert len(digests) == 1
@@ -167,8 +167,8 @@ def test_the_final_test_is_of_the_best_model(tiny: Tiny, tmp_path: Path) -> None
             if self.epoch == 3:
                 self.flat.vectors[0].zero_()
 
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    config = tiny(max_epochs=4, best_model=best, **{"optimizer.learning_rate": 0.01})
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    config = tiny(max_epochs=4, **best, **{"optimizer.learning_rate": 0.01})
     trainer = Ruined(config)
     result = trainer.fit(root=str(tmp_path))
     assert result.best is not None
@@ -240,7 +240,7 @@ def test_a_stream_trains_without_a_length_and_says_it_may_not_be_exact(
 def test_a_schedule_over_the_whole_run_needs_to_know_its_length(tiny: Tiny, tmp_path: Path) -> None:
     """Else its first step would be its last, and the run would learn nothing at a rate of 0."""
     schedule = {"kind": "cosine", "warmup_steps": 0, "final": 0.0, "total_steps": None}
-    config = tiny(data=None, learning_rate_schedule=schedule, with_validation=False)
+    config = tiny(data=None, learning_rate_schedule=schedule, evaluate_every_epochs=0)
     with pytest.raises(
         ConfigError, match=r"set 'learning_rate_schedule.total_steps' or 'max_opt_steps'"
     ):
@@ -252,7 +252,9 @@ def test_a_schedule_over_the_whole_run_needs_to_know_its_length(tiny: Tiny, tmp_
 
 def test_validation_without_validation_data_is_refused(tiny: Tiny, tmp_path: Path) -> None:
     trainer = Trainer(tiny(data=None), train_loader=TensorDataset(*wines()))
-    with pytest.raises(ConfigError, match="'with_validation' is on, but there is no validation"):
+    with pytest.raises(
+        ConfigError, match="'evaluate_every_epochs' is 1, but there is no validation"
+    ):
         trainer.fit(root=str(tmp_path))
 
 
@@ -275,7 +277,7 @@ def test_a_loader_with_workers_trains_the_same_and_leaves_none_behind(
     weights = []
     for workers in (0, 2):
         loader = DataLoader(Rows(*wines()), batch_size=8, shuffle=True, num_workers=workers)
-        config = tiny(data=None, with_validation=False, max_epochs=1)
+        config = tiny(data=None, evaluate_every_epochs=0, max_epochs=1)
         trainer = Trainer(config, train_loader=loader)
         trainer.fit(max_steps=3, root=str(tmp_path), name=f"workers{workers}")
         weights.append(trainer.weights())

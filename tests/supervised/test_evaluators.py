@@ -20,7 +20,7 @@ from tests.faults.warm import WarmProcess
 from tests.rl.small import small
 from tests.supervised.conftest import Tiny, history, lines
 
-PATIENT = {"best_model": None, "early_stopping": None}
+PATIENT = {"evaluation.keep": 0, "evaluation.patience": None}
 
 pytestmark = pytest.mark.usefixtures("warm_children")
 
@@ -102,8 +102,8 @@ def test_run_eval_comes_between_its_two_hooks() -> None:
 
 @pytest.mark.covers("000-S10")
 def test_an_evaluator_judges_a_kept_model_by_itself_and_logs_it(tmp_path: Path, tiny: Tiny) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    for config in (small("dqn"), tiny(best_model=best)):
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    for config in (small("dqn"), tiny(**best)):
         trainer: Any = ludus.build_trainer(config)
         result = trainer.fit(root=str(tmp_path), name=config.kind)
         logger, evaluator = ludus.Logger({"backends": []}), ludus.Evaluator(config)
@@ -159,10 +159,9 @@ def test_a_validation_beside_training_decides_by_the_weights_and_counters_of_its
 ) -> None:
     """It is heard at the next validation, so the run stops one epoch later and keeps the same best."""
     sections = {
-        "best_model": {"metric": "validation/epoch_loss", "mode": None, "keep": 1},
-        "early_stopping": {
-            "metric": "validation/epoch_loss", "patience": 2, "mode": None, "min_delta": 9.0,
-        },
+        "evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1,
+        "evaluation.patience": 2,
+        "evaluation.min_delta": 9.0,
     }  # fmt: skip
     config = tiny(max_epochs=9, **sections)
     plain = ludus.build_trainer(config).fit(root=str(tmp_path), name="here")
@@ -200,8 +199,9 @@ def test_a_validation_that_is_lost_uses_patience(
     monkeypatch.setattr(AsyncEvaluator, "_result", crash_later)
     config = tiny(
         max_epochs=9,
-        best_model={"metric": metric, "mode": None, "keep": 1},
-        early_stopping={"metric": metric, "patience": 2, "mode": None, "min_delta": 0.0},
+        evaluation__metric=metric,
+        evaluation__keep=1,
+        evaluation__patience=2,
     )
     trainer: Any = ludus.build_trainer(config)
     trainer.set_evaluator(ludus.AsyncEvaluator(config, max_restarts=0))
@@ -253,9 +253,9 @@ from ludus.config.sections import StrictConfig
 {body}
 
 config = ludus.example("ppo", **{{"evaluation.asynchronous": True,
-    "evaluation.timeout_seconds": 60.0, "epochs.max_env_steps": 512,
+    "evaluation.timeout_seconds": 60.0, "max_env_steps": 512,
     "rollout_steps": 32, "num_envs": 2, "minibatch_size": 32, "num_epochs": 1,
-    "epochs.evaluate_every_epochs": 1,
+    "evaluate_every_epochs": 1,
     "evaluation.target": None, "settings.display": "none", "network.widths": [8],
     "evaluation.episodes": 2, "env": {env}}})
 try:

@@ -129,7 +129,7 @@ def test_max_steps_counts_from_each_entry(tiny: Tiny) -> None:
 def test_batches_that_wait_when_a_loop_is_left_are_no_part_of_the_next_ones_first_step(
     tiny: Tiny,
 ) -> None:
-    trainer = walked(tiny(accumulate=3, max_epochs=1, with_validation=False), leave_after=2)
+    trainer = walked(tiny(accumulate=3, max_epochs=1, evaluate_every_epochs=0), leave_after=2)
     # Seven batches make steps of 3, 3 and 1.
     assert trainer.waiting == [1, 2, 1, 2, 0, 1, 2, 0, 0]
     assert trainer.run.counters["opt_steps"] == 3
@@ -143,7 +143,7 @@ def test_a_round_left_in_an_epoch_is_not_counted_in_the_means_of_the_next(tiny: 
         def before_sum_up(self) -> None:
             sums.append(trainer.update.num_counted)
 
-    trainer = Twice(tiny(max_epochs=1, with_validation=False))
+    trainer = Twice(tiny(max_epochs=1, evaluate_every_epochs=0))
     trainer.add(Means())
     trainer.leave_after = 2
     trainer.fit(runtime=InMemoryRuntime)

@@ -53,7 +53,7 @@ class Own(nn.Module):
 
 def make(model: Any = None, **changes: Any) -> Trainer:
     config = ludus.example("supervised").replace(
-        data=WINE, model=None, batch_size=16, max_epochs=2, early_stopping=None, best_model=None,
+        data=WINE, model=None, batch_size=16, max_epochs=2, evaluation__patience=None, evaluation__keep=0,
         log_every_opt_steps=1, engine="compiled", ema_decay=None, **QUIET,
         learning_rate_schedule={"kind": "constant", "warmup_steps": 0},
     )  # fmt: skip
@@ -122,7 +122,7 @@ class OfLengths(nn.Module):
 
 def of_lengths() -> Trainer:
     torch.manual_seed(1)
-    trainer = make(OfLengths(), data=None, batch_size=2, max_epochs=2, with_validation=False)
+    trainer = make(OfLengths(), data=None, batch_size=2, max_epochs=2, evaluate_every_epochs=0)
     trainer.loaders["train"] = DataLoader(Lengths(), batch_size=2)
     return trainer
 
@@ -280,7 +280,7 @@ def test_channels_last_learns_the_same_and_is_saved_by_name_as_ever(
             data=DIGITS,
             engine=engine,
             memory_format=order,
-            with_validation=False,
+            evaluate_every_epochs=0,
             max_epochs=1,
         )
         result = trainer.fit(root=str(tmp_path), name=order)
@@ -298,7 +298,7 @@ def channels_last() -> Trainer:
     torch.manual_seed(1)
     images = Images().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return make(
-        images, data=DIGITS, engine="eager", memory_format="auto", with_validation=False, max_epochs=1
+        images, data=DIGITS, engine="eager", memory_format="auto", evaluate_every_epochs=0, max_epochs=1
     )  # fmt: skip
 
 

@@ -89,17 +89,17 @@ def test_a_killed_run_ends_as_one_that_was_never_killed(
 ) -> None:
     models = {"bert": CLASSIFIER, "gpt2": LANGUAGE_MODEL, "lora": with_adapter(folder)}
     section = texts(folder) if data == "texts" else language(folder)
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
     config = small(
-        section, models[model], best_model=best, accumulate=2, ema_decay=0.9, max_epochs=1,
+        section, models[model], **best, accumulate=2, ema_decay=0.9, max_epochs=1,
         **{"settings.workers": workers},
     )  # fmt: skip
     check_kill_anywhere(lambda: ludus.Trainer(config), tmp_path, max_kills=1 if workers else 2)
 
 
 def test_an_adapter_is_saved_alone_and_put_on_its_base_again(folder, tmp_path) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    config = small(texts(folder), with_adapter(folder), best_model=best)
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    config = small(texts(folder), with_adapter(folder), **best)
     trainer = ludus.Trainer(config)
     result = trainer.fit(root=tmp_path)
     best_model = Path(result.run_dir) / "models" / "best"
@@ -133,8 +133,8 @@ def test_a_resume_on_another_base_is_refused(folder, tmp_path) -> None:
     base = tmp_path / "base"
     shutil.copytree(folder / "bert", base)
     model = {**with_adapter(folder), "path": str(base)}
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    config = small(texts(folder), model, max_epochs=1, best_model=best)
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    config = small(texts(folder), model, max_epochs=1, **best)
     ludus.Trainer(config).fit(root=tmp_path, name="run")
     network = AutoModelForSequenceClassification.from_pretrained(base)
     with torch.no_grad():
@@ -186,7 +186,7 @@ def test_a_script_with_a_peft_model_saves_the_adapter_alone(folder, tmp_path) ->
     lora = peft.LoraConfig(r=2, target_modules=["query"], task_type="SEQ_CLS")
     model = peft.get_peft_model(base, lora)
     trainer = ludus.Trainer(
-        small(None, None, with_validation=False), train_loader=DataLoader(rows, batch_size=4)
+        small(None, None, evaluate_every_epochs=0), train_loader=DataLoader(rows, batch_size=4)
     )
     trainer.set_model(model)
     trainer.fit(root=tmp_path)

@@ -1,4 +1,4 @@
-"""`best_model.keep`: the best models of a run, the best as models/best, the others by their own names."""
+"""`evaluation.keep`: the best models of a run, the best as models/best, the others by their own names."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from ludus.store.models import read_model
 from ludus.testing.differences import ending_of
 from ludus.testing.trainers import check_kill_anywhere, run_trainer
 from tests.command_line import Ludus, in_process
+from tests.config.older import as_version_4
 from tests.supervised.conftest import Tiny
 from tests.supervised.test_stopping import Scripted
 
-BEST = {"metric": "validation/epoch_loss", "mode": None, "keep": 3}
+BEST = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 3}
 OFTEN = {
     "settings.checkpoint": {
         "every_seconds": 0.0, "every_stages": 3, "every_opt_steps": 0, "every_epochs": 0,
@@ -92,7 +93,7 @@ def test_what_is_lost_makes_room_for_the_next() -> None:
 def test_a_run_keeps_its_best_models_and_removes_those_that_fall_out(
     tiny: Tiny, tmp_path: Path
 ) -> None:
-    trainer = ludus.Trainer(tiny(max_epochs=8, best_model=BEST, **OFTEN))
+    trainer = ludus.Trainer(tiny(max_epochs=8, **BEST, **OFTEN))
     trainer.set_evaluator(Scripted(5.0, 3.0, 4.0, 2.0, 6.0, 3.5, 6.0))
     result = trainer.fit(root=str(tmp_path))
     assert result.best
@@ -108,7 +109,7 @@ def test_a_run_keeps_its_best_models_and_removes_those_that_fall_out(
 
 def test_a_run_killed_anywhere_keeps_the_same_models(tiny: Tiny, tmp_path: Path) -> None:
     def make() -> Any:
-        return ludus.Trainer(tiny(max_epochs=4, best_model={**BEST, "mode": "max"}, **OFTEN))
+        return ludus.Trainer(tiny(max_epochs=4, **{**BEST, "evaluation.mode": "max"}, **OFTEN))
 
     check_kill_anywhere(make, tmp_path, max_kills=5)
     names = [name for name, _ in ending_of(tmp_path / "unbroken").models]
@@ -119,7 +120,7 @@ def test_a_judge_that_loses_its_record_is_noticed(tiny: Tiny, tmp_path: Path) ->
     """The negative control of the test above."""
 
     def make() -> Any:
-        return ludus.Trainer(tiny(max_epochs=4, best_model={**BEST, "mode": "max"}, **OFTEN))
+        return ludus.Trainer(tiny(max_epochs=4, **{**BEST, "evaluation.mode": "max"}, **OFTEN))
 
     run_trainer(make, tmp_path, "whole")
     run_trainer(make, tmp_path, "cut", kill_at=26)
@@ -134,7 +135,7 @@ def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 @pytest.fixture
 def run(tiny: Tiny, tmp_path: Path) -> tuple[Path, Any]:
-    result = ludus.Trainer(tiny(max_epochs=4, best_model=BEST, name="one")).fit(root=str(tmp_path))
+    result = ludus.Trainer(tiny(max_epochs=4, **BEST, name="one")).fit(root=str(tmp_path))
     return tmp_path / "one", result
 
 
@@ -163,7 +164,7 @@ def test_one_that_is_damaged_is_named_and_a_resume_goes_on_without_it(
     storage = LocalStorage(str(place))
     with pytest.raises(CheckpointError):
         checkpoint.read(storage, checkpoint.numbers(storage)[-1])
-    longer = tiny(max_epochs=5, best_model={**BEST, "mode": None}, name="one")
+    longer = tiny(max_epochs=5, **BEST, name="one")
     again = ludus.Trainer(longer).fit(root=str(place.parent), resume="approximate")
     models = [one["model"] for one in (again.best, *again.runners_up) if one]
     assert second["model"] not in models
@@ -171,10 +172,12 @@ def test_one_that_is_damaged_is_named_and_a_resume_goes_on_without_it(
 
 
 def test_older_files_keep_one(tiny: Tiny) -> None:
-    data = tiny(best_model=BEST).model_dump()
+    data = as_version_4(tiny(**BEST)) | {"version": 3}
     del data["best_model"]["keep"]
-    assert from_data({**data, "version": 3}, source="old").best_model.keep == 1  # type: ignore[attr-defined]
-    with pytest.raises(ConfigError, match=r"best_model\.keep"):
-        from_data(data, source="new")
-    with pytest.raises(ConfigError, match=r"best_model\.keep"):
-        tiny(best_model={**BEST, "keep": 0})
+    assert from_data(data, source="old").evaluation.keep == 1  # type: ignore[attr-defined]
+    new = tiny(**BEST).model_dump()
+    del new["evaluation"]["keep"]
+    with pytest.raises(ConfigError, match=r"evaluation\.keep"):
+        from_data(new, source="new")
+    with pytest.raises(ConfigError, match=r"evaluation\.keep"):
+        tiny(**{**BEST, "evaluation.keep": -1})

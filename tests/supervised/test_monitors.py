@@ -17,13 +17,13 @@ from ludus.fit.more_metrics import numbers_in
 from ludus.testing.trainers import check_kill_anywhere
 from tests.supervised.conftest import MLP, Tiny, history, lines
 
-STOPPING = {"patience": 1, "mode": None, "min_delta": 0.0}
-
 
 def by(metric: str, mode: str | None = None) -> dict[str, Any]:
     return {
-        "best_model": {"metric": metric, "mode": mode, "keep": 1},
-        "early_stopping": {**STOPPING, "metric": metric, "mode": mode},
+        "evaluation.metric": metric,
+        "evaluation.mode": mode,
+        "evaluation.keep": 1,
+        "evaluation.patience": 1,
     }
 
 
@@ -65,9 +65,11 @@ def test_an_evaluator_does_not_turn_off_what_is_judged_by_the_validation_data(
 
 
 def test_an_evaluator_that_would_never_be_asked_is_refused(tiny: Tiny) -> None:
-    trainer: Any = ludus.build_trainer(tiny(with_validation=False))
+    trainer: Any = ludus.build_trainer(tiny(evaluate_every_epochs=0))
     trainer.set_evaluator(ludus.Evaluator(score=lambda model: 1.0))
-    with pytest.raises(ConfigError, match="'with_validation' is false, so it would never be asked"):
+    with pytest.raises(
+        ConfigError, match="'evaluate_every_epochs' is 0, so it would never be asked"
+    ):
         trainer.fit(runtime=InMemoryRuntime)
 
 
@@ -136,17 +138,17 @@ def test_a_run_with_metrics_of_its_own_killed_anywhere_ends_as_if_it_had_not_bee
     [
         (
             by("validation/los", "min"),
-            "'best_model.metric' is validation/los, which this run never writes; it writes train/",
+            "'evaluation.metric' is validation/los, which this run never writes; it writes train/",
         ),
         (
-            {"with_validation": False, **by("validation/epoch_loss")},
-            "'early_stopping.metric' is validation/epoch_loss and 'best_model.metric' is ",
+            {"evaluate_every_epochs": 0, **by("validation/epoch_loss")},
+            "'evaluation.metric' is validation/epoch_loss, which this run never writes; it writes train/",
         ),
         (
             {"loss": "mse", "data": {"kind": "diabetes", "validation_fraction": 0.2,
              "test_fraction": 0.2, "standardise": True}, "model": {**MLP, "inputs": 10, "outputs": 1},
-             "best_model": {"metric": "validation/epoch_accuracy", "mode": None, "keep": 1}},
-            "'best_model.metric' is validation/epoch_accuracy, which this run never writes",
+             "evaluation.metric": "validation/epoch_accuracy", "evaluation.keep": 1},
+            "'evaluation.metric' is validation/epoch_accuracy, which this run never writes",
         ),
     ],
 )  # fmt: skip
@@ -166,9 +168,9 @@ def test_where_a_script_could_log_it_and_does_not_that_is_told_in_one_sentence(
     told = [
         row for row in lines(result.run_dir, "events.jsonl") if row["event"] == "monitor_missing"
     ]
-    assert [row["epoch"] for row in told if "epoch" in row] in ([], [2, 2])
-    assert len(told) == 2
-    assert "'best_model.metric' is validation/epoch_top3, which nobody has logged" in str(told)
+    assert [row["epoch"] for row in told if "epoch" in row] in ([], [2])
+    assert len(told) == 1
+    assert "'evaluation.metric' is validation/epoch_top3, which nobody has logged" in str(told)
     assert "eval/score" in str(told)
 
 

@@ -25,8 +25,8 @@ each_kind = pytest.mark.parametrize("kind", OPTIMIZERS)
 
 
 def make(tiny: Tiny, kind: str, **changes: Any) -> Trainer:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    options = {"settings.checkpoint.every_stages": 3, "best_model": best, "max_grad_norm": 1.0}
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    options = {"settings.checkpoint.every_stages": 3, "max_grad_norm": 1.0, **best}
     return Trainer(
         tiny(optimizer=OPTIMIZERS[kind], accumulate=2, max_epochs=3, **options, **changes)
     )

@@ -56,8 +56,8 @@ def test_a_block_that_is_none_is_told(given: Any, told: str) -> None:
 def test_checkpoints_are_also_written_to_the_directory_that_the_attribute_names(
     tiny: Tiny, tmp_path: Path
 ) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    trainer = ludus.Trainer(tiny(max_epochs=3, keep_every_epochs=2, best_model=best))
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    trainer = ludus.Trainer(tiny(max_epochs=3, keep_every_epochs=2, **best))
     assert trainer.chkpt_dir is None
     trainer.chkpt_dir = tmp_path / "checkpoints"
     result = trainer.fit(root=str(tmp_path / "runs"))
@@ -94,10 +94,8 @@ def test_an_epoch_trains_validates_logs_keeps_and_stops_in_that_order(
         def after_epoch(self) -> None:
             said.append("after_epoch")
 
-    watched = {"metric": "validation/epoch_loss", "mode": None}
     config = tiny(
-        max_epochs=9, batch_size=64, keep_every_epochs=1, best_model={**watched, "keep": 1},
-        early_stopping={**watched, "patience": 1, "min_delta": 0.0},
+        max_epochs=9, batch_size=64, keep_every_epochs=1, evaluation__keep=1, evaluation__patience=1,
     )  # fmt: skip
     trainer = Told(config)
     trainer.fit(root=str(tmp_path))
@@ -211,5 +209,5 @@ def test_a_storage_of_one_s_own_is_made_as_it_is() -> None:
 
 def test_keys_are_read_by_the_names_of_the_descriptions(tiny: Tiny) -> None:
     assert tiny(max_opt_steps=9)["num_train_steps"] == 9
-    with pytest.raises(ConfigError, match="'evaluate_every_epochs' is not a key of this config"):
-        tiny()["evaluate_every_epochs"]
+    with pytest.raises(ConfigError, match="'evaluate_every_rounds' is not a key of this config"):
+        tiny()["evaluate_every_rounds"]

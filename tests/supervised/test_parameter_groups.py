@@ -13,6 +13,7 @@ from ludus import Trainer
 from ludus.config.migrations import migrate
 from ludus.core.errors import ConfigError, LudusError
 from ludus.testing.trainers import check_kill_anywhere
+from tests.config.older import as_version_4
 from tests.supervised.conftest import Tiny
 
 
@@ -101,9 +102,9 @@ def test_groups_that_no_network_could_have_are_told_by_key(
 
 
 def test_a_file_of_version_1_trains_all_alike() -> None:
-    data = ludus.example("supervised").model_dump()
+    data = as_version_4(ludus.example("supervised"))
     del data["parameter_groups"]
     found, _ = migrate({**data, "version": 1}, source="test")
     assert found["parameter_groups"] == []
-    other, _ = migrate({**ludus.example("dqn").model_dump(), "version": 1}, source="test")
+    other, _ = migrate({**as_version_4(ludus.example("dqn")), "version": 1}, source="test")
     assert "parameter_groups" not in other

@@ -21,7 +21,7 @@ from tests.command_line import in_process
 from tests.supervised.conftest import Tiny, history
 
 PURE = {"precision": "bfloat16_pure"}
-BEST = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
+BEST = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
 SGD = {
     "kind": "sgd",
     "learning_rate": 0.5,
@@ -137,7 +137,7 @@ def test_layers_that_normalise_and_buffers_stay_float32(tiny: Tiny, tmp_path: Pa
 
 def test_a_killed_run_resumes_to_the_same_bytes(tiny: Tiny, tmp_path: Path) -> None:
     often = {"settings.checkpoint.every_seconds": 0.0, "settings.checkpoint.every_stages": 3}
-    config = tiny(**PURE, accumulate=2, ema_decay=0.9, best_model=BEST, **often)
+    config = tiny(**PURE, accumulate=2, ema_decay=0.9, **BEST, **often)
     check_kill_anywhere(lambda: ludus.Trainer(config), tmp_path, max_kills=4)
     storage = LocalStorage(str(tmp_path / "unbroken"))
     state = checkpoint.read(storage, checkpoint.numbers(storage)[-1]).state
@@ -159,7 +159,7 @@ def test_kept_weights_are_bfloat16_by_name_and_are_evaluated(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    trainer = fitted(tiny(**PURE, ema_decay=0.9, best_model=BEST, name="pure"), tmp_path)
+    trainer = fitted(tiny(**PURE, ema_decay=0.9, **BEST, name="pure"), tmp_path)
     weights, _ = read_model(LocalStorage(str(tmp_path / "pure")), "models/best")
     assert {weight.dtype for weight in weights.values()} == {HALF}
     call = in_process(monkeypatch, capsys)

@@ -58,7 +58,9 @@ def test_a_second_fit_of_one_trainer_begins_with_fresh_weights(tmp_path: Path) -
 
 
 def test_a_longer_run_says_that_it_is_not_the_run_it_would_have_been(tmp_path: Path) -> None:
-    config = make().config.replace(early_stopping=None, max_epochs=1)
+    never = {"patience": None, "min_delta": 0.0, "stopping_metric": None}
+    off = {f"evaluation.{key}": value for key, value in never.items()}
+    config = make().config.replace(**off, max_epochs=1)
     assert ludus.Trainer(config).fit(root=str(tmp_path), name="run").exact
     longer = ludus.Trainer(config.replace(max_epochs=2))
     result = longer.fit(root=str(tmp_path), name="run", resume=True)

@@ -131,25 +131,39 @@ def test_a_trainer_evaluates_its_model_with_test_data(tmp_path: Path) -> None:
         assert history(result.run_dir, "test/accuracy") == [float(is_right.double().mean())]
 
 
-def test_every_key_that_was_added_is_printed_and_no_other(
+def test_every_key_that_was_added_is_printed_and_todays_name_of_every_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     config = {key: value for key, value in block(COMPLETE).items() if key != "settings"}
     trainer = make(config | {"batch_size": 20})
     printed = capsys.readouterr().err.splitlines()
     assert printed[0] == "training_config was completed with:"
-    shown = dict(line.strip().split(": ", 1) for line in printed[1:])
+    shown = dict(line.strip().split(": ", 1) for line in printed[1:] if line.startswith("  "))
+    assert [line for line in printed[1:] if not line.startswith("  ")] == [
+        f"training_config: '{key}' is called '{now}' now: {value}"
+        for key, now, value in (
+            ("with_validation", "evaluate_every_epochs", 1),
+            ("early_stopping", "evaluation.patience", 10),
+            ("patience", "evaluation.patience", 10),
+            ("stopping_metric", "evaluation.metric", "validation/epoch_loss"),
+            ("save_best", "evaluation.keep", 1),
+            ("saving_metric", "evaluation.metric", "validation/epoch_loss"),
+            ("use_milestones", "keep_every_epochs", 10),
+            ("log_interval", "keep_every_epochs", 10),
+        )
+    ]
     assert shown["optimizer.learning_rate"] == str(trainer.config.optimizer.learning_rate)
     assert shown["seed"] == "0"
     data = trainer.config.model_dump()
-    given = {"with_validation", "experiment", "max_epochs", "batch_size", "name"}
-    given |= {"early_stopping", "best_model", "keep_every_epochs"}
+    given = {"evaluate_every_epochs", "experiment", "max_epochs", "batch_size", "name"}
+    told = {"settings.device", *(f"evaluation.{key}" for key in ("patience", "metric", "keep"))}
+    given |= {"keep_every_epochs"}
     leaves = {
         path
         for path in key_paths(data)
         if not any(p.startswith(f"{path}.") for p in key_paths(data))
     }
-    added = {path for path in leaves if path.split(".")[0] not in given} - {"settings.device"}
+    added = {path for path in leaves if path.split(".")[0] not in given} - told
     assert set(shown) == added
 
 
@@ -168,8 +182,8 @@ def test_missing_required_keys_are_named() -> None:
 def test_the_required_keys_are_enough_and_turn_nothing_else_on(tmp_path: Path) -> None:
     config = block(REQUIRED, results_dir=str(tmp_path), max_epochs=2)
     trainer = make(config)
-    assert trainer.config.early_stopping is None
-    assert trainer.config.best_model is None
+    assert trainer.config.evaluation.patience is None
+    assert trainer.config.evaluation.keep == 0
     assert trainer.config.keep_every_epochs == 0
     result = trainer.fit()
     assert result.counters["epoch"] == 2
@@ -189,16 +203,16 @@ def test_log_interval_is_honoured(tmp_path: Path) -> None:
 @pytest.mark.covers("003-D2")
 def test_patience_has_the_documented_default_of_five() -> None:
     short = {key: value for key, value in block(COMPLETE).items() if key != "patience"}
-    assert make(short).config.early_stopping.patience == 5
+    assert make(short).config.evaluation.patience == 5
 
 
 @pytest.mark.covers("003-D2")
 @pytest.mark.parametrize(
-    ("key", "section"), [("stopping_metric", "early_stopping"), ("saving_metric", "best_model")]
+    ("key", "now"), [("stopping_metric", "stopping_metric"), ("saving_metric", "metric")]
 )
-def test_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> None:
+def test_an_invalid_metric_is_refused_not_repaired(key: str, now: str) -> None:
     """An invalid saving_metric must not repair stopping_metric instead."""
-    with pytest.raises(ConfigError, match=rf"'{section}.metric' is validation/f1, which this run"):
+    with pytest.raises(ConfigError, match=rf"'evaluation.{now}' is validation/f1, which this run"):
         make(block(COMPLETE, **{key: "validation/f1"})).fit(runtime=InMemoryRuntime)
 
 
@@ -206,12 +220,15 @@ def test_an_invalid_metric_is_refused_not_repaired(key: str, section: str) -> No
     ("changes", "problem"),
     [
         ({"pacience": 3}, "unknown key 'pacience'. Did you mean 'patience'"),
-        ({"early_stopping": "yes"}, r"early_stopping"),
+        ({"early_stopping": "yes"}, r"'early_stopping' must be true or false \(found 'yes'\)"),
+        ({"with_validation": 2}, r"'with_validation' must be true or false \(found 2\)"),
         ({"save_best": 1}, r"'save_best' must be true or false \(found 1\)"),
-        ({"patience": 0}, "early_stopping.patience"),
+        ({"patience": 0}, "evaluation.patience"),
         ({"log_interval": 2.5}, "keep_every_epochs"),
         ({"max_epochs": "many"}, "max_epochs"),
         ({"best_model": None}, "both 'save_best' and 'best_model'; give one"),
+        ({"evaluation": {}}, "both 'early_stopping' and 'evaluation'; give one"),
+        ({"evaluate_every_epochs": 2}, "both 'with_validation' and 'evaluate_every_epochs'; give"),
     ],
 )
 def test_a_wrong_value_is_told(changes: dict[str, Any], problem: str) -> None:
@@ -235,29 +252,38 @@ def test_a_setting_that_would_be_ignored_is_an_error(key: str, value: Any, switc
 
 @pytest.mark.covers("000-D12")
 def test_any_key_of_the_complete_config_may_be_given() -> None:
-    stopping = {"metric": "train/epoch_loss", "patience": 2, "mode": "min", "min_delta": 0.1}
-    config = block(
-        REQUIRED,
-        seed=7,
-        early_stopping=stopping,
-        best_model={"metric": "train/epoch_loss", "mode": None, "keep": 1},
-        keep_every_epochs=3,
-    )
+    evaluation = {
+        "metric": "train/epoch_loss", "mode": "min", "keep": 2, "patience": 2, "min_delta": 0.1,
+        "stopping_metric": None, "stopping_mode": None, "target": 0.5,
+    }  # fmt: skip
+    config = block(REQUIRED, seed=7, evaluation=evaluation, keep_every_epochs=3)
+    del config["with_validation"]
+    config["evaluate_every_epochs"] = 2
     before = copy.deepcopy(config)
     made = make(config).config
     assert made.seed == 7
-    assert made.early_stopping.model_dump() == stopping
-    assert made.best_model.metric == "train/epoch_loss"
-    assert made.keep_every_epochs == 3
+    assert made.evaluation.model_dump() == evaluation
+    assert (made.evaluate_every_epochs, made.keep_every_epochs) == (2, 3)
     # What the user gave is never changed.
     assert config == before
+
+
+def test_the_sections_of_version_5_may_be_given() -> None:
+    stopping = {"metric": "train/epoch_loss", "patience": 2, "mode": "min", "min_delta": 0.1}
+    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 3}
+    made = make(block(REQUIRED, early_stopping=stopping, best_model=best)).config.evaluation
+    assert (made.metric, made.mode, made.keep) == ("validation/epoch_loss", None, 3)
+    assert (made.stopping_metric, made.stopping_mode) == ("train/epoch_loss", "min")
+    assert (made.patience, made.min_delta) == (2, 0.1)
+    with pytest.raises(ConfigError, match="'best_model' was null or a section with metric, mode"):
+        make(block(REQUIRED, best_model={"metric": "train/epoch_loss"}))
 
 
 def test_without_validation_the_training_loss_is_watched(tmp_path: Path) -> None:
     short = block(COMPLETE, with_validation=False, results_dir=str(tmp_path))
     del short["stopping_metric"], short["saving_metric"]
     trainer = Trainer(Model(MLP), short, Dataset().train_dataloader)
-    assert trainer.config.early_stopping.metric == "train/epoch_loss"
+    assert trainer.config.evaluation.metric == "train/epoch_loss"
     result = trainer.fit(max_steps=6)
     assert history(result.run_dir, "validation/epoch_loss") == []
     assert result.best is not None

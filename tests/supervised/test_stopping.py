@@ -33,8 +33,7 @@ class Scripted:
 
 
 def stopping(**changes: Any) -> dict[str, Any]:
-    section = {"metric": "validation/epoch_loss", "patience": 3, "mode": None, "min_delta": 0.0}
-    return section | changes
+    return {f"evaluation.{key}": value for key, value in {"patience": 3, **changes}.items()}
 
 
 def run_with(evaluator: Scripted, config: Any, tmp_path: Path) -> Any:
@@ -64,19 +63,19 @@ def test_a_run_stops_after_exactly_its_patience(
     tiny: Tiny, tmp_path: Path, scores: list[float], epochs: int
 ) -> None:
     """Not one epoch later; negative, large and non-finite values change nothing in that."""
-    result = run_with(Scripted(*scores), tiny(max_epochs=20, early_stopping=stopping()), tmp_path)
+    result = run_with(Scripted(*scores), tiny(max_epochs=20, **stopping()), tmp_path)
     assert result.counters["epoch"] == epochs
     assert result.status == "stopped"
     assert "validation/epoch_loss has not improved for 3 evaluations" in result.reason
 
 
 def test_patience_one_stops_at_the_first_bad_epoch(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(max_epochs=20, early_stopping=stopping(patience=1))
+    config = tiny(max_epochs=20, **stopping(patience=1))
     assert run_with(Scripted(3.0, 2.0, 2.0), config, tmp_path).counters["epoch"] == 3
 
 
 def test_a_run_that_keeps_improving_is_not_stopped(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(max_epochs=6, early_stopping=stopping(patience=1))
+    config = tiny(max_epochs=6, **stopping(patience=1))
     scores = [float(-number) for number in range(6)]
     result = run_with(Scripted(*scores), config, tmp_path)
     assert (result.status, result.counters["epoch"]) == ("finished", 6)
@@ -87,7 +86,7 @@ def test_accuracy_goes_up_by_its_name_and_down_if_so_given(tiny: Tiny, tmp_path:
     metric = "validation/epoch_accuracy"
     rising = [0.1, 0.2, 0.3, 0.4]
     for mode, epochs in ((None, 6), ("max", 6), ("min", 3)):
-        config = tiny(max_epochs=8, early_stopping=stopping(metric=metric, mode=mode, patience=2))
+        config = tiny(max_epochs=8, **stopping(metric=metric, mode=mode, patience=2))
         evaluator = Scripted(*rising, metric=metric)
         result = run_with(evaluator, config, tmp_path / str(mode))
         assert result.counters["epoch"] == epochs
@@ -101,8 +100,8 @@ def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_
         def after_epoch(self) -> None:
             kept[self.epoch + 1] = self.weights()
 
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    trainer = Keeping(tiny(max_epochs=7, best_model=best))
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    trainer = Keeping(tiny(max_epochs=7, **best))
     trainer.set_evaluator(Scripted(NAN, 3.0, 2.0, 2.0, -INF, NAN, 2.5))
     result = trainer.fit(root=str(tmp_path))
     assert result.best is not None
@@ -117,8 +116,8 @@ def test_the_best_model_is_strictly_better_and_never_non_finite(tiny: Tiny, tmp_
 
 
 def test_without_a_finite_score_there_is_no_best_model(tiny: Tiny, tmp_path: Path) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
-    result = run_with(Scripted(NAN), tiny(best_model=best), tmp_path)
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
+    result = run_with(Scripted(NAN), tiny(**best), tmp_path)
     assert result.best is None
     assert not models(result.run_dir)
     assert len(history(result.run_dir, "test/loss")) == 1
@@ -156,7 +155,7 @@ def test_a_milestone_is_written_once(tiny: Tiny, tmp_path: Path) -> None:
 def test_a_run_that_stops_early_keeps_its_last_epoch_as_a_milestone(
     tiny: Tiny, tmp_path: Path
 ) -> None:
-    config = tiny(max_epochs=20, keep_every_epochs=4, early_stopping=stopping(patience=5))
+    config = tiny(max_epochs=20, keep_every_epochs=4, **stopping(patience=5))
     result = run_with(Scripted(1.0), config, tmp_path)
     assert models(result.run_dir) == [f"mlp_wine_baseline_epoch_{number}" for number in (4, 6)]
 
@@ -184,37 +183,37 @@ def test_a_written_value_is_the_mean_since_the_last_write(tiny: Tiny, tmp_path: 
 
 
 @pytest.mark.covers("003-D2")
-@pytest.mark.parametrize("section", ["early_stopping", "best_model"])
+@pytest.mark.parametrize("key", ["stopping_metric", "metric"])
 @pytest.mark.parametrize(
     ("metric", "changes"),
     [
         ("validation/epoch_los", {}),
-        ("validation/epoch_loss", {"with_validation": False}),
+        ("validation/epoch_loss", {"evaluate_every_epochs": 0}),
         ("test/loss", {}),
     ],
 )
 def test_a_metric_that_the_run_never_writes_is_refused_before_work(
-    tiny: Tiny, section: str, metric: str, changes: dict[str, Any]
+    tiny: Tiny, key: str, metric: str, changes: dict[str, Any]
 ) -> None:
-    """Never repaired, and the message names the right section and the right names."""
-    value = (
-        stopping(metric=metric) if section == "early_stopping" else {"metric": metric, "keep": 1}
-    )
-    with pytest.raises(ConfigError, match=rf"'{section}.metric' is {metric}, which .* never") as e:
-        Trainer(tiny(**changes, **{section: {**value, "mode": "min"}})).fit(runtime=InMemoryRuntime)
+    """Never repaired, and the message names the right key and the right names."""
+    own = {"patience": 3} if key == "stopping_metric" else {"keep": 1}
+    own |= {key: metric, key.replace("metric", "mode"): "min"}
+    section = {f"evaluation.{name}": value for name, value in own.items()}
+    with pytest.raises(ConfigError, match=rf"'evaluation.{key}' is {metric}, which .* never") as e:
+        Trainer(tiny(**changes, **section)).fit(runtime=InMemoryRuntime)
     assert "train/epoch_loss" in str(e.value)
 
 
 def test_a_misspelt_metric_whose_direction_nobody_knows_is_told_with_the_right_one(
     tiny: Tiny,
 ) -> None:
-    told = "'best_model.metric' is validation/epoch_los: cannot tell .* Did you mean 'validation/epoch_loss'"
+    told = "'evaluation.metric' is validation/epoch_los: cannot tell .* Did you mean 'validation/epoch_loss'"
     with pytest.raises(ConfigError, match=told):
-        tiny(best_model={"metric": "validation/epoch_los", "mode": None, "keep": 1})
+        tiny(evaluation__metric="validation/epoch_los", evaluation__keep=1)
 
 
 def test_a_stopped_run_evaluates_no_further_epoch(tiny: Tiny, tmp_path: Path) -> None:
-    config = tiny(max_epochs=20, early_stopping=stopping(patience=2))
+    config = tiny(max_epochs=20, **stopping(patience=2))
     result = run_with(Scripted(1.0), config, tmp_path)
     assert len(history(result.run_dir, "validation/epoch_loss")) == 3
     assert len(history(result.run_dir, "test/loss")) == 1
@@ -233,13 +232,9 @@ OLD_PARTS = {"best": {"record": BEST}, "early_stopping": {"best": 2.5, "num_bad"
 
 @pytest.mark.parametrize("kept", [("best",), ("early_stopping",), ("best", "early_stopping")])
 def test_what_was_two_parts_once_is_read_by_the_judge(tiny: Tiny, kept: tuple[str, ...]) -> None:
-    sections = {
-        "best_model": {"metric": BEST["metric"], "mode": None, "keep": 1}
-        if "best" in kept
-        else None,
-        "early_stopping": stopping() if "early_stopping" in kept else None,
-    }
-    judge = make_judge(tiny(**sections))
+    wanted = {"evaluation.keep": 1} if "best" in kept else {}
+    wanted |= stopping() if "early_stopping" in kept else {}
+    judge = make_judge(tiny(**wanted))
     state = with_judge({"run": {}, **{name: OLD_PARTS[name] for name in kept}})
     assert set(state) == {"run", "judge"}
     judge.load_state_dict(state["judge"])

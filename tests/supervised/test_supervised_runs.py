@@ -31,13 +31,9 @@ def test_a_regression_learns_more_than_the_mean(tiny: Tiny, tmp_path: Path) -> N
         model={**MLP, "inputs": 10, "outputs": 1},
         loss="mse",
         max_epochs=20,
-        early_stopping={
-            "metric": "validation/epoch_loss",
-            "patience": 5,
-            "mode": None,
-            "min_delta": 0.0,
-        },
-        best_model={"metric": "validation/epoch_loss", "mode": None, "keep": 1},
+        evaluation__patience=5,
+        evaluation__metric="validation/epoch_loss",
+        evaluation__keep=1,
         **FAST,
     )
     result = Trainer(config).fit(root=str(tmp_path))
@@ -138,9 +134,8 @@ def test_a_train_step_that_takes_no_step_is_told_after_an_epoch(tmp_path: Path) 
 def test_a_walk_in_memory_is_judged_stopped_early_and_tested_on_its_best_model() -> None:
     """As one in a directory: nothing is switched off by there being no log on disk."""
     changes = {
-        "early_stopping": {
-            "metric": "validation/epoch_loss", "mode": None, "patience": 1, "min_delta": 100.0
-        },
+        "evaluation.patience": 1,
+        "evaluation.min_delta": 100.0,
         "settings.display": "none",
     }  # fmt: skip
     trainer = ludus.Trainer(ludus.example("supervised", max_epochs=9, **changes))

@@ -197,9 +197,10 @@ def refusals(config: ActiveConfig) -> Iterator[str]:
     """Yield the config settings that a classifier without gradient steps does not support."""
     wanted = {
         "loss": "cross_entropy", "max_epochs": 1, "accumulate": 1, "ema_decay": None,
-        "early_stopping": None, "best_model": None, "keep_every_epochs": 0, "start": "cold",
+        "evaluation.keep": 0, "evaluation.patience": None, "evaluation.target": None,
+        "keep_every_epochs": 0, "start": "cold",
         "parameter_groups": [], "gradient_checkpointing": [], "new_head": None,
     }  # fmt: skip
     for key, value in wanted.items():
-        if getattr(config, key) != value:
+        if config[key] != value:
             yield f"set '{key}' to {'null' if value is None else value}"

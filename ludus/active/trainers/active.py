@@ -59,7 +59,7 @@ class ActiveTrainer(BaseTrainer):
           step x batches
             train_step
           sum_up
-          validate (with_validation)
+          validate (every evaluate_every_epochs epochs, and after the last)
         take_best
         test
     """

@@ -61,7 +61,7 @@ class RoleAbilities:
         }
         draws = torch.Generator(self.seating.device)
         draws.manual_seed(derive(self.config.seed, "play", index))
-        turns = self.config.evaluation.max_steps
+        turns = self.config.evaluation.max_turns
         # Played to its end before the first line: a suspended generator would keep gradients off for the
         # caller.
         with swapped_weights(self.seating, weights), self.seating.spared() as players:

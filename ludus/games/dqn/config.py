@@ -96,8 +96,8 @@ class RoleEvaluationConfig(EvaluationConfig):
 
     games: Positive
     """The number of games of each pair of players; the same starts at every evaluation."""
-    max_steps: Positive
-    """The number of moves of each role after which a game is stopped, unfinished."""
+    max_turns: Positive
+    """Stop a game after this many turns, each a move of every role; it counts as unfinished."""
 
 
 class FusedDqnConfig(CountedConfig):

@@ -130,7 +130,7 @@ class PairEvaluation:
             self.game,
             seats,
             state,
-            max_steps=self.config.evaluation.max_steps if max_steps is None else max_steps,
+            max_steps=self.config.evaluation.max_turns if max_steps is None else max_steps,
             generator=draws,
             checked=foreign(seats),
             is_interrupted=is_interrupted,

@@ -329,7 +329,7 @@ class RoleTrainer(Trainer):
         """Return the metrics of an evaluation: the score of each role, those of every pair, and the actions
         played.
 
-        The number of games and max_steps are the config's unless given.
+        Unless given, the number of games and max_steps are the config's `evaluation.games` and `.max_turns`.
         """
         return self._abilities.metrics(
             games=num_samples, max_steps=max_steps, is_interrupted=lambda: self.run.interrupted
@@ -340,8 +340,8 @@ class RoleTrainer(Trainer):
     ) -> dict[str, float]:
         """Return rho, games that the host won for each step played, of the five pairs.
 
-        The number of games and max_steps are the config's unless given. Raises ConfigError for a game whose
-        end is not always the host's win; `evaluate` works for every game.
+        Unless given, the number of games and max_steps are the config's `evaluation.games` and `.max_turns`.
+        Raises ConfigError for a game whose end is not always the host's win; `evaluate` works for every game.
         """
         return self._abilities.rho(
             games=num_samples, max_steps=max_steps, is_interrupted=lambda: self.run.interrupted

@@ -22,7 +22,7 @@ from ludus.judge.evaluator import as_outcome, check_made_for, refuse_other_keys
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.rl.agent import Agent
-from ludus.rl.config import AgentEvaluationConfig, RLConfig
+from ludus.rl.config import AgentEvaluationConfig, EpochsConfig, RLConfig
 from ludus.rl.evaluation.env import check_same_spaces
 from ludus.rl.evaluation.evaluator import (
     HELD_OUT,
@@ -38,6 +38,7 @@ METRIC = "eval/return_mean"
 GUARD = DivergenceGuard(remedy="normalise observations and rewards")
 _NOT_REBUILT = {
     "name", "seed", "settings", "env", "evaluation", "counted_in", "steps", "epochs", "engine",
+    *EpochsConfig.model_fields,
 }  # fmt: skip
 """Keys in which an AsyncEvaluator's config may differ: they do not affect how the agent acts."""
 

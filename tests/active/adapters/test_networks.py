@@ -60,7 +60,7 @@ class Sentences(Dataset[Any]):
 def test_a_transformer_learns_and_asks_by_its_hidden_states() -> None:
     trainer = trainer_of(
         model=None, data=None, selection="logme", strategy={"kind": "core_set"},
-        with_validation=False, calibration=None,
+        evaluate_every_epochs=0, calibration=None,
     )  # fmt: skip
     trainer.loaders["train"] = Sentences()
     trainer.set_model(Logits(Transformer()))

@@ -67,7 +67,7 @@ def test_calibration_without_what_it_is_measured_on_is_refused_before_work() -> 
     with pytest.raises(
         ConfigError, match=r"'calibration\.temperature' is fitted on validation data"
     ):
-        small(with_validation=False, early_stopping=None, best_model=None)
+        small(evaluate_every_epochs=0, evaluation__patience=None, evaluation__keep=0)
     with pytest.raises(ConfigError, match="'calibration' is for classes, and the loss is mse"):
         small(loss="mse")
     with pytest.raises(ConfigError, match="measured on test data, and there is none"):

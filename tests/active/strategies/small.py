@@ -46,7 +46,7 @@ def small(kind: str = "margin", **changed: Any) -> Any:
     own: dict[str, Any] = {
         "data": WINE, "model": {**MLP, "dropout": 0.3}, "max_rounds": 3, "max_epochs": 2,
         "initial_labels": 12, "queries": 4, "batch_size": 8, "scoring_batch_size": 32,
-        "strategy": section(kind), "engine": "tape", "early_stopping": None, "best_model": None,
+        "strategy": section(kind), "engine": "tape", "evaluation.patience": None, "evaluation.keep": 0,
         "calibration": None, **QUIET,
     }  # fmt: skip
     return ludus.example("active").replace(**{**own, **changed})

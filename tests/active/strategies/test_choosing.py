@@ -94,7 +94,7 @@ def test_a_shortlist_keeps_away_from_what_is_labelled() -> None:
 
 def test_only_the_candidates_of_a_round_are_looked_at() -> None:
     rows = Rows(60)
-    config = small("margin", data=None, candidate_pool=7, with_validation=False, max_rounds=2)
+    config = small("margin", data=None, candidate_pool=7, evaluate_every_epochs=0, max_rounds=2)
     config = config.replace(strategy={"kind": "margin", "shortlist": None})
     trainer = ran(config, train_loader=lambda: rows, model=None)
     scored = rows.scored_by(trainer)
@@ -136,7 +136,7 @@ class Rows(Dataset[Any]):
 def test_no_strategy_holds_more_inputs_than_a_batch_or_two(kind: str) -> None:
     rows = Rows(150)
     config = small(
-        kind, data=None, with_validation=False, max_rounds=2, max_epochs=1, scoring_batch_size=10
+        kind, data=None, evaluate_every_epochs=0, max_rounds=2, max_epochs=1, scoring_batch_size=10
     )
     trainer = ran(config, train_loader=lambda: rows)
     assert trainer.pool.num_labelled == 16
@@ -177,7 +177,7 @@ def test_a_strategy_that_needs_no_classes_takes_a_regression(kind: str) -> None:
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_every_strategy_can_ask_for_all_that_is_left(kind: str) -> None:
     rows = Rows(16)
-    config = small(kind, data=None, with_validation=False, max_rounds=3, max_epochs=1, queries=3)
+    config = small(kind, data=None, evaluate_every_epochs=0, max_rounds=3, max_epochs=1, queries=3)
     trainer = ran(config, train_loader=lambda: rows)
     assert sorted(trainer.pool.labelled.tolist()) == list(range(16))
 

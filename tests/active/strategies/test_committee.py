@@ -76,9 +76,9 @@ def test_the_loss_that_is_learnt_from_is_told_as_a_mean_and_moves_each_member_by
 
 
 def test_a_committee_learns_and_its_best_weights_can_be_evaluated_again(tmp_path: Path) -> None:
-    best = {"metric": "validation/epoch_loss", "mode": None, "keep": 1}
+    best = {"evaluation.metric": "validation/epoch_loss", "evaluation.keep": 1}
     config = small(
-        strategy=section("committee_kl", members=2), best_model=best, max_rounds=3, max_epochs=30,
+        strategy=section("committee_kl", members=2), **best, max_rounds=3, max_epochs=30,
         **{"optimizer.learning_rate": 0.02},
     )  # fmt: skip
     trainer = ludus.build_trainer(config)

@@ -40,5 +40,5 @@ def test_every_strategy_there_is_is_tried() -> None:
 def test_a_run_of_every_strategy_that_is_killed_ends_as_if_it_never_was(
     kind: str, tmp_path: Path
 ) -> None:
-    config = small(kind, max_rounds=3, max_epochs=1, with_validation=False)
+    config = small(kind, max_rounds=3, max_epochs=1, evaluate_every_epochs=0)
     trainers.check_kill_anywhere(lambda: ludus.build_trainer(config), tmp_path, max_kills=3)

@@ -179,7 +179,7 @@ class TakesNames(nn.Module):
 
 @pytest.mark.parametrize("kind", STRATEGIES)
 def test_every_strategy_takes_inputs_that_have_names(kind: str) -> None:
-    config = small(kind, model=None, data=None, with_validation=False, max_rounds=2, max_epochs=1)
+    config = small(kind, model=None, data=None, evaluate_every_epochs=0, max_rounds=2, max_epochs=1)
     assert ran(config, model=TakesNames(), train_loader=Named).pool.num_labelled == 16
 
 
@@ -237,7 +237,7 @@ def test_one_class_in_the_labels_is_no_hindrance() -> None:
 
     for kind in STRATEGIES:
         config = small(
-            kind, model=None, data=None, with_validation=False, max_rounds=2, max_epochs=1
+            kind, model=None, data=None, evaluate_every_epochs=0, max_rounds=2, max_epochs=1
         )
         assert ran(config, model=TakesNames(), train_loader=Same).pool.num_labelled == 16
 

@@ -32,9 +32,8 @@ def make() -> ludus.Trainer:
             accumulate=2,
             ema_decay=0.9,
             strategy={"kind": "margin", "shortlist": None},
-            early_stopping={
-                "metric": "validation/epoch_loss", "patience": 1, "mode": None, "min_delta": 0.05
-            },
+            evaluation__patience=1,
+            evaluation__min_delta=0.05,
             stopping={
                 "max_labels": 17, "target_accuracy": 0.999, "stable_share": 0.99, "stable_rounds": 2
             },

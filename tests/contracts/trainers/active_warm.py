@@ -23,7 +23,7 @@ def make() -> ludus.Trainer:
             ema_decay=0.9,
             strategy={"kind": "uncertainty", "shortlist": 3},
             # The first epoch of a round is the best by this measure, so that forgetting it would show.
-            best_model={"metric": "train/epoch_loss", "mode": "max", "keep": 2},
+            evaluation__metric="train/epoch_loss", evaluation__mode="max", evaluation__keep=2,
             stopping={
                 "max_labels": 12, "target_accuracy": None, "stable_share": None, "stable_rounds": 1
             },

@@ -27,14 +27,13 @@ def make() -> ludus.Trainer:
             "test_fraction": 0.2,
             "standardise": True,
         },
-        early_stopping={
-            "metric": "validation/epoch_accuracy",
-            "patience": 2,
-            "mode": None,
-            "min_delta": 0.02,
-        },
+        evaluation__stopping_metric="validation/epoch_accuracy",
+        evaluation__patience=2,
+        evaluation__min_delta=0.02,
         # The first epoch is the best by this measure, so that forgetting it would show.
-        best_model={"metric": "train/epoch_loss", "mode": "max", "keep": 2},
+        evaluation__metric="train/epoch_loss",
+        evaluation__mode="max",
+        evaluation__keep=2,
         keep_every_epochs=2,
         learning_rate_schedule={
             "kind": "cosine",

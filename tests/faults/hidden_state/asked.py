@@ -29,7 +29,7 @@ from tests.faults.hidden_state.data import OwnGenerator, drawn, rows
 def active(pool: Any = None, oracle: Any = None, **more: Any) -> Any:
     """Return an active run on a pool of a script's own, with an oracle that is a function."""
     changes = {
-        "data": None, "model": None, "with_validation": False, "best_model": None,
+        "data": None, "model": None, "evaluate_every_epochs": 0, "evaluation.keep": 0,
         "oracle": {"kind": "function", "at_once": 50}, "calibration": None, **more,
     }  # fmt: skip
     torch.manual_seed(1)

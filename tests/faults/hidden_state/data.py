@@ -25,7 +25,7 @@ from tests.faults.hidden_state.case import case
 
 SMALL: dict[str, Any] = {
     "data": None, "model": None, "loss": "cross_entropy", "max_epochs": 4, "batch_size": 8,
-    "with_validation": False, "early_stopping": None, "best_model": None, "engine": "tape",
+    "evaluate_every_epochs": 0, "evaluation.patience": None, "evaluation.keep": 0, "engine": "tape",
     "keep_every_epochs": 0, "log_every_opt_steps": 2, "optimizer.learning_rate": 0.1,
     "settings.display": "none", "settings.loggers": [], "settings.threads": 1,
     "settings.device": "cpu", "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0},
@@ -46,7 +46,7 @@ def supervised(train: Any, *, model: Any = None, **more: Any) -> Any:
     """Return a trainer of a script's own data and network."""
     changes = dict(SMALL)
     if "val_loader" in more or "evaluator" in more:
-        changes["with_validation"] = True
+        changes["evaluate_every_epochs"] = 1
     evaluator = more.pop("evaluator", None)
     trainer = ludus.Trainer(
         ludus.example("supervised").replace(**changes),

@@ -43,7 +43,7 @@ SMALL: dict[str, Any] = {
     "keep_every_rounds": 4,
     "evaluate_every_rounds": 4,
     "evaluation.games": 12,
-    "evaluation.max_steps": 6,
+    "evaluation.max_turns": 6,
 }
 
 
