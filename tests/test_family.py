@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.command_line import Ludus, Outcome, in_subprocess
+from tests.command_line import Ludus, Outcome
 from tests.faults.warm import WarmProcess
 
 ARCADE = Path(__file__).parent / "plugins" / "arcade"
@@ -18,12 +18,12 @@ PLUGIN = ("--plugin", "arcade")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(tmp_path_factory: pytest.TempPathFactory, warm: WarmProcess) -> Path:
     """Return a directory with the family, and one run of it."""
     place = tmp_path_factory.mktemp("place")
     shutil.copytree(ARCADE, place / "arcade", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ARCADE / "duel.yaml", place)
-    trained = in_subprocess("train", "duel.yaml", *PLUGIN, "--json", cwd=place)
+    trained = warm.command("train", "duel.yaml", *PLUGIN, "--json", cwd=place)
     assert trained.json["counters"]["bout"] == 12
     assert trained.json["exact"] == "expected", trained.json["inexact_because"]
     return place

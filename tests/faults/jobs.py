@@ -29,9 +29,14 @@ from ludus.store.lock import RunLock
 from ludus.testing import script_victim, subjects, victim  # noqa: F401
 from tests.faults.small_run import train
 from tests.faults.victims import Forking
+from tests.process.warm_children import ForkedChildren
 
 # Imported here so that no child has to; the last is not installed everywhere.
-for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs"):
+_IMPORTED = (
+    "ludus.session.session", "ludus.judge.worker", "ludus.envs.worker_main", "gymnasium.wrappers",
+    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "s3fs",
+)  # fmt: skip
+for _name in _IMPORTED:
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(_name)
 
@@ -141,8 +146,10 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
     os.environ.update(variables)
     tempfile.tempdir = None
     os.chdir(cwd)
-    if words[0] == "verify" and "REAL_VICTIMS" not in variables:
-        subjects.run_child = Forking().run_child
+    if "REAL_VICTIMS" not in variables:
+        ForkedChildren().serve_children()
+        if words[0] == "verify":
+            subjects.run_child = Forking().run_child
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
@@ -153,6 +160,7 @@ def script(
 ) -> None:
     """Do what `python PATH ARGUMENTS...` does in the script's directory."""
     os.environ.update(variables or {})
+    ForkedChildren().serve_children()
     sys.argv = [path, *arguments]
     os.chdir(Path(path).parent)
     sys.path.insert(0, str(Path(path).parent))
@@ -163,6 +171,7 @@ def be_victim(words: list[str], variables: dict[str, str]) -> None:
     """Do what `python -m ludus.testing.victim WORDS...` does, with the variables of the tests."""
     os.environ.update(variables)
     tempfile.tempdir = None  # what it is was found before the fork
+    ForkedChildren().serve_children()
     sys.argv = ["victim", *words]
     victim.main()
 
@@ -172,6 +181,7 @@ def be_module(module: str, words: list[str], cwd: str, variables: dict[str, str]
     os.environ.clear()
     os.environ.update(variables)
     os.chdir(cwd)
+    ForkedChildren().serve_children()
     sys.argv = [module, *words]
     importlib.import_module(module).main()
 

@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Sequence
 
 from ludus.testing import subjects
+from tests.process.warm_children import ForkedChildren
 
 
 class Forking:
@@ -74,6 +75,7 @@ def _run(words: list[str], cwd: str, errors: int) -> None:
         for stream, fd in enumerate((os.open(os.devnull, os.O_RDWR), -1, errors)):
             os.dup2(0 if fd < 0 else fd, stream)
         os.chdir(cwd)
+        ForkedChildren().serve_children()
         sys.path.insert(0, cwd)
         sys.argv = words
         with warnings.catch_warnings():

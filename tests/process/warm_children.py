@@ -15,7 +15,9 @@ import socket
 import subprocess
 import sys
 import threading
+import traceback
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +67,41 @@ class WarmChildren:
         """End the process, and all its children with it."""
         self._own.close()
         self.process.wait()
+
+
+class ForkedChildren(WarmChildren):
+    """The same, forked from this process, which has everything imported and done nothing else yet."""
+
+    def __init__(self) -> None:
+        importlib.import_module(_MODULE)
+        self._own, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        pid = os.fork()
+        if pid == 0:
+            self._own.close()
+            _be_forked(theirs)
+        theirs.close()
+        self.process = SimpleNamespace(pid=pid)
+
+    def serve_children(self) -> None:
+        """Let the children of this process be forked rather than started, from now on."""
+        from ludus.process import child
+
+        child.subprocess = SimpleNamespace(Popen=self.popen, DEVNULL=subprocess.DEVNULL)  # type: ignore[assignment]
+
+
+def _be_forked(theirs: socket.socket) -> None:
+    code = 0
+    try:
+        arguments = _serve(theirs)
+        sys.modules[_MODULE].main(arguments)
+        sys.stdout.flush()
+    except EOFError:
+        pass
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    os._exit(code)
 
 
 _POPEN = subprocess.Popen
