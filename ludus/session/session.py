@@ -82,8 +82,7 @@ class Session:
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         """Lock the directory, load the newest valid checkpoint if there is one, and start the log."""
         trainer, storage = self._trainer, self._storage
-        lock = self._stack.enter_context(storage.lock())
-        storage.check_owned = lock.check
+        storage.check_owned = self._stack.enter_context(storage.lock()).check
         self._stack.callback(setattr, storage, "check_owned", lambda: None)
         self._is_taken = True
         self._stack.callback(setattr, self, "_is_taken", False)
@@ -258,20 +257,21 @@ class Session:
                 return
             self._saver.wait()
             self._storage.check_owned()
-            event, reason = str(ending(run).status), ending(run).reason
+            event, reason = self.outcome(run)
             if isinstance(error, KeyboardInterrupt):
                 # Not a failure: someone did not want to wait for the next boundary.
                 reason = reason or (None if run.is_finished else "stopped at once")
             elif error is not None:
-                event, reason = (
-                    "failed",
-                    f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
-                )
+                first = str(error).partition("\n")[0]
+                event, reason = "failed", f"{type(error).__name__}: {first}"
             directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
             if run.interrupted and not run.is_finished:
                 # Messages that the display still holds back come before this one.
                 self._screen.hide()
                 self._screen.say(self.way_to_resume())
+
+    def outcome(self, run: Run) -> tuple[str, str | None]:
+        return str(ending(run).status), ending(run).reason
 
     def _ending(self, run: Run) -> dict[str, Any]:
         return {
