@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import quote
 from typing import Any, TypeVar
@@ -13,8 +13,9 @@ from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.cli.weights import as_first, best_of, last_of, model_at
 from ludus.config import strict_yaml
-from ludus.config.base import TrainerConfig, current, read_data, typed_file
+from ludus.config.base import TrainerConfig, change, config_of, current, read_data, typed_file
 from ludus.config.overrides import key_paths
+from ludus.config.registry import find, is_program
 from ludus.core.abilities import KeepsWeights, Narrates, Recalls, find_ability
 from ludus.core.errors import ConfigError, RunError
 from ludus.core.plan import check_plan, render
@@ -24,7 +25,7 @@ from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.device import Compute
 from ludus.session.logger import Logger
 from ludus.session.resumption import refuse_edited
-from ludus.show.terminal import pass_on, say, warn
+from ludus.show.terminal import pass_on, say, tell, warn
 from ludus.store import checkpoint, directory
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.outputs import check_file, write_file
@@ -82,6 +83,18 @@ def prepared(config: TrainerConfig) -> Trainer:
     trainer.services.seed(trainer.config)
     trainer.prepare(max_steps=None)
     return trainer
+
+
+def plan_of(path: str, overrides: Sequence[str]) -> str:
+    """Return what the file of a trainer, or of a program with a plan, would do, as a tree."""
+    written = read_data(path)
+    kind = written.get("kind") if isinstance(written, dict) else None
+    if isinstance(kind, str) and is_program(kind) and hasattr(find("program", kind), "plan"):
+        data = current(written, source=path)
+        changed = change(data, overrides, source=path, tell=tell)
+        program = find("program", kind)(typed_file(data, source=path, changed=changed))
+        return str(program.plan())
+    return render_plan(config_of(written, overrides, source=path, tell=tell))
 
 
 def render_plan(config: TrainerConfig) -> str:

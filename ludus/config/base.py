@@ -28,6 +28,7 @@ __all__ = [
     "StrictConfig",
     "TrainerConfig",
     "change",
+    "config_of",
     "current",
     "example",
     "from_data",
@@ -242,10 +243,17 @@ def read_config(
 
     `tell` is called with a message on what an override changes besides its own key.
     """
-    data = current(read_data(path), source=str(path))
-    _check_trainer(data, str(path))
-    changed = change(data, overrides, source=str(path), tell=tell)
-    return typed(data, source=str(path), changed=changed)
+    return config_of(read_data(path), overrides, source=str(path), tell=tell)
+
+
+def config_of(
+    written: object, overrides: Sequence[str], *, source: str, tell: Tell
+) -> TrainerConfig:
+    """Return the typed config of a file's content, with `key.path=value` overrides."""
+    data = current(written, source=source)
+    _check_trainer(data, source)
+    changed = change(data, overrides, source=source, tell=tell)
+    return typed(data, source=source, changed=changed)
 
 
 def given(config: object) -> Any:
