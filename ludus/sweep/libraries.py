@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ludus.config.optional import optional
@@ -22,3 +25,11 @@ def load_optuna() -> Any:
 def check_library(library: str, *, key: str) -> None:
     """Raise ConfigError, saying what to install, if a library that Optuna uses is missing."""
     optional(library, key=key, extra=_EXTRA)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Drop Optuna's warnings about what is experimental, which are no news to a user of ludus."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

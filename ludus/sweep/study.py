@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ from ludus.core.errors import LudusError
 from ludus.judge.directions import Direction
 from ludus.seeds import derive
 from ludus.store.outputs import check_file, head_of
-from ludus.sweep.libraries import load_optuna
+from ludus.sweep.libraries import load_optuna, quiet
 from ludus.sweep.sampler import Sampler
 from ludus.sweep.trials import Trial
 
@@ -25,7 +23,7 @@ class Study:
     def __init__(self, sampler: Sampler, *, seed: int, mode: Direction) -> None:
         self._sampler, self._seed, self._mode = sampler, seed, mode
         self._optuna = load_optuna()
-        with _quiet():
+        with quiet():
             self._study = self._optuna.create_study(direction=f"{mode}imize")
         self._made: Any = None
 
@@ -35,7 +33,7 @@ class Study:
         if point is not None:
             self._add(Trial(number, point, number))
             return point
-        with _quiet():
+        with quiet():
             self._study.sampler = self._seeded(number)
             return self._sampler.space.draw(self._study.ask())
 
@@ -51,7 +49,7 @@ class Study:
 
     def tell(self, trial: Trial) -> None:
         """Tell how a trial ended."""
-        with _quiet():
+        with quiet():
             if trial.state == "complete" and trial.score is not None:
                 self._study.tell(trial.number, trial.score.mean)
                 return
@@ -82,7 +80,7 @@ class Study:
 
     def _add(self, trial: Trial) -> None:
         """Add a trial as it stands: still running unless it was told."""
-        with _quiet():
+        with quiet():
             self._study.add_trial(self.frozen(trial, pruned_at(trial)))
 
     def frozen(self, trial: Trial, values: Mapping[int, float], **more: Any) -> Any:
@@ -113,7 +111,7 @@ class Study:
         temporary = path.with_name(f"{path.name}.tmp-export")
         temporary.unlink(missing_ok=True)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _quiet():
+        with quiet():
             storage = self._optuna.storages.RDBStorage(f"sqlite:///{temporary.resolve()}")
             study = self._optuna.create_study(
                 storage=storage, study_name=name, direction=f"{self._mode}imize"
@@ -137,11 +135,3 @@ def pruned_at(trial: Trial) -> dict[int, float]:
         values = list(trial.values.values())
         return {len(values) - 1: sum(values) / len(values)} if values else {}
     return {} if last.value is None else {last.num_points: last.value}
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Drop Optuna's warnings about what is experimental, which are no news to a user of ludus."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield

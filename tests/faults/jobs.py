@@ -31,7 +31,7 @@ from tests.faults.small_run import train
 from tests.faults.victims import Forking
 
 # Imported here so that no child has to; the last is not installed everywhere.
-for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs"):
+for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs", "optuna", "cmaes"):
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(_name)
 
@@ -200,3 +200,8 @@ def fill_disk(root: str, limit: int, is_for_good: bool = False) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         print(f"{type(error).__name__}: {error}")
         sys.exit(3)
+
+
+def sweep(folder: str, data: dict[str, Any], at: str | None, count: int, wrong: str) -> None:
+    """Go on with a sweep until it is killed, or to its end; something of it may be done wrong."""
+    importlib.import_module("tests.sweep.victim").live(folder, data, at, count, wrong)

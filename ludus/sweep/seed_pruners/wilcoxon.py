@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ from pydantic import Field
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.sweep.libraries import check_library, load_optuna
+from ludus.sweep.libraries import check_library, load_optuna, quiet
 from ludus.sweep.seed_pruner import SeedPruner
 
 
@@ -32,18 +31,16 @@ class Wilcoxon(SeedPruner):
         check_library("scipy", key="'seed_pruner.kind: wilcoxon'")
 
     def reason(self, own: Mapping[int, float], best: Mapping[int, float]) -> str | None:
-        optuna = load_optuna()
-        pruner = optuna.pruners.WilcoxonPruner(
-            p_threshold=self.config.p_threshold, n_startup_steps=self.config.min_seeds
-        )
-        study = optuna.create_study(direction=f"{self._mode}imize", pruner=pruner)
-        mean = sum(best.values()) / len(best)
-        study.add_trial(optuna.trial.create_trial(value=mean, intermediate_values=dict(best)))
+        optuna, mean = load_optuna(), sum(best.values()) / len(best)
         running = optuna.trial.TrialState.RUNNING
-        trial = optuna.trial.create_trial(state=running, intermediate_values=dict(own))
-        with warnings.catch_warnings():
-            # A sample may be too small for the exact test, or all alike.
-            warnings.simplefilter("ignore")
+        # A sample may be too small for the exact test, or all alike, of which scipy warns.
+        with quiet():
+            pruner = optuna.pruners.WilcoxonPruner(
+                p_threshold=self.config.p_threshold, n_startup_steps=self.config.min_seeds
+            )
+            study = optuna.create_study(direction=f"{self._mode}imize", pruner=pruner)
+            study.add_trial(optuna.trial.create_trial(value=mean, intermediate_values=dict(best)))
+            trial = optuna.trial.create_trial(state=running, intermediate_values=dict(own))
             is_worse = pruner.prune(study, trial)
         if not is_worse:
             return None
