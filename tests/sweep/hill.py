@@ -19,7 +19,7 @@ from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.seeds import generator
 from ludus.session.trainer import Trainer
 
-Mood = Literal["well", "raises", "dies", "hangs", "eats", "silent", "nan"]
+Mood = Literal["well", "raises", "dies", "hangs", "eats", "dines", "silent", "nan"]
 
 
 class Slope(StrictConfig):
@@ -111,3 +111,5 @@ def go_wrong(mood: Mood) -> None:
             time.sleep(0.01)
     if mood == "eats":
         torch.zeros(1 << 38)
+    if mood == "dines":
+        torch.empty(1 << 30)  # 4 GiB that nothing is written to

@@ -26,8 +26,8 @@ SWEEPS: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 TEN = [
-    ("asked", 2), ("record", 4), ("boundary", 3), ("saved", 1), ("boundary", 4), ("record", 3), ("boundary", 3),
-    ("saved", 1), ("asked", 1), ("pruned", 1),
+    ("asked", 2), ("record", 4), ("boundary", 3), ("saved", 1), ("boundary", 4), ("record", 3),
+    ("boundary", 3), ("saved", 1), ("asked", 1), ("pruned", 1),
 ]  # fmt: skip
 FOUR = [("asked", 2), ("boundary", 5), ("record", 4), ("saved", 1)]
 

@@ -122,9 +122,8 @@ class LocalEngine:
         # A machine that slept wakes up late: what was said meanwhile counts.
         if limit is None or silent < limit or worker.child.wait(0):
             return
-        error = worker.child.give_up(limit)
-        told = str(error).partition("; it printed last:")
-        self._lose(worker, f"hung: no boundary for {limit:g} seconds{_last_lines(told[2])}")
+        worker.child.give_up(limit)
+        self._lose(worker, f"hung: no boundary for {limit:g} seconds")
 
     def _lose(self, worker: _Worker, why: str) -> None:
         """Count the run of a dead worker as failed, and replace the worker."""
@@ -156,9 +155,3 @@ class LocalEngine:
             else:
                 worker.child.kill()
         self._workers = []
-
-
-def _last_lines(printed: str) -> str:
-    """Return the place where a hung process was, from what its fault handler printed."""
-    lines = [line.strip() for line in printed.splitlines() if line.strip().startswith("File ")]
-    return f" (at {lines[0]})" if lines else ""
