@@ -18,7 +18,7 @@ from ludus.config.base import (
     typed,
     validate,
 )
-from ludus.config.overrides import read_path
+from ludus.config.overrides import read_path, renamed_path
 from ludus.config.registry import example_path, find
 from ludus.core.errors import ConfigError, nearest
 from ludus.sweep.config import SweepConfig
@@ -98,6 +98,9 @@ class Base:
         # Names under kwargs are free; what is under a varied section depends on the value that is drawn.
         if above or (parent.split(".")[-1] == "kwargs" and parent in key_paths(self.data)):
             return key
+        paths = key_paths(self.data)
+        if "." in key and key not in paths and not renamed_path(paths, key):
+            raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, paths)}")
         return read_path(self.data, key)
 
     def _impossible(self) -> Iterator[str]:

@@ -53,7 +53,8 @@ def check_counter(counter: str) -> str:
     try:
         counters.check(counter)
     except PlanError as error:
-        raise ValueError(str(error)) from None
+        told = str(error).partition(" One of your own")[0]
+        raise ValueError(f"is '{counter}': {told}") from None
     return counter
 
 

@@ -30,8 +30,9 @@ from ludus.testing import script_victim, subjects, victim  # noqa: F401
 from tests.faults.small_run import train
 from tests.faults.victims import Forking
 
-# Imported here so that no child has to; the last is not installed everywhere.
-for _name in ("ludus.session.session", "sklearn.datasets", "torch._inductor.config", "s3fs", "optuna", "cmaes"):
+# Imported here so that no child has to; the last ones are not installed everywhere.
+_LIBRARIES = ("sklearn.datasets", "torch._inductor.config", "s3fs", "optuna", "cmaes")
+for _name in ("ludus.session.session", *_LIBRARIES):
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(_name)
 
