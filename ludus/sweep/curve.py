@@ -34,8 +34,9 @@ class Curve:
 
     def add(self, point: Point) -> None:
         """Append a value; those that a resume logs again replace the old ones."""
-        while self.points and _is_repeated(self.points[-1], point):
-            self.points.pop()
+        if self.points and _is_before(point, self.points[-1]):
+            # The run has gone back, to a checkpoint before the newest one, which was damaged.
+            self.points = [old for old in self.points if _is_before(old, point)]
         self.points.append(point)
 
     def values(self) -> list[float]:
@@ -55,10 +56,9 @@ class Curve:
         return None if not found else max(found) if mode == "max" else min(found)
 
 
-def _is_repeated(old: Point, new: Point) -> bool:
-    """Return whether a run has gone back behind a value, to a checkpoint before it."""
-    shared = old.counters.keys() & new.counters.keys()
-    return bool(shared) and any(new.counters[name] < old.counters[name] for name in shared)
+def _is_before(one: Point, two: Point) -> bool:
+    """Return whether a counter had come less far at the first point."""
+    return any(one.counters.get(name, 0) < count for name, count in two.counters.items())
 
 
 def read_curve(storage: Storage, metric: str, *, length: int | None = None) -> Curve:
