@@ -12,7 +12,7 @@ from ludus.cli.able import that_evaluates, that_exports, that_plays
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.cli.weights import as_first, best_of, last_of, model_at
-from ludus.config import strict_yaml
+from ludus.config import base, strict_yaml
 from ludus.config.base import TrainerConfig, change, config_of, current, read_data, typed_file
 from ludus.config.overrides import key_paths
 from ludus.config.registry import find, is_program
@@ -87,7 +87,7 @@ def prepared(config: TrainerConfig) -> Trainer:
 
 def plan_of(path: str, overrides: Sequence[str]) -> str:
     """Return what the file of a trainer, or of a program with a plan, would do, as a tree."""
-    written = read_data(path)
+    written = base.read_data(path)
     kind = written.get("kind") if isinstance(written, dict) else None
     if isinstance(kind, str) and is_program(kind) and hasattr(find("program", kind), "plan"):
         data = current(written, source=path)

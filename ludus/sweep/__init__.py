@@ -8,11 +8,11 @@ from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ludus.sweep.config import SweepConfig as SweepConfig
-    from ludus.sweep.curve import Curve as Curve, Point as Point
+    from ludus.sweep.curve import MetricCurve as MetricCurve, Point as Point
     from ludus.sweep.engine import (
-        Engine as Engine,
-        Listener as Listener,
         RunEnd as RunEnd,
+        RunListener as RunListener,
+        SweepEngine as SweepEngine,
         Task as Task,
     )
     from ludus.sweep.pruner import Past as Past, Pruner as Pruner
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ludus.sweep.seed_pruner import SeedPruner as SeedPruner
     from ludus.sweep.space import Space as Space
     from ludus.sweep.sweeper import Sweeper as Sweeper
-    from ludus.sweep.trials import SweepResult as SweepResult, Trial as Trial
+    from ludus.sweep.trials import SweepResult as SweepResult, SweepTrial as SweepTrial
     from ludus.sweep.winner import WinnerResult as WinnerResult
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

@@ -27,7 +27,7 @@ class Point:
 
 
 @dataclass
-class Curve:
+class MetricCurve:
     """The logged values of a run, oldest first."""
 
     points: list[Point] = field(default_factory=list)
@@ -43,9 +43,9 @@ class Curve:
         """Return the values alone."""
         return [point.value for point in self.points]
 
-    def up_to(self, num_points: int) -> Curve:
+    def up_to(self, num_points: int) -> MetricCurve:
         """Return the curve as it was after this many values."""
-        return Curve(self.points[:num_points])
+        return MetricCurve(self.points[:num_points])
 
     def value_of(self, take: str, mode: Direction) -> float | None:
         """Return the value of the whole run: its best, or its last; None if there is none that is finite."""
@@ -61,9 +61,9 @@ def _is_before(one: Point, two: Point) -> bool:
     return any(one.counters.get(name, 0) < count for name, count in two.counters.items())
 
 
-def read_curve(storage: Storage, metric: str, *, length: int | None = None) -> Curve:
+def read_curve(storage: Storage, metric: str, *, length: int | None = None) -> MetricCurve:
     """Return the values of a metric in metrics.jsonl, or in its first `length` bytes."""
-    curve, read = Curve(), 0
+    curve, read = MetricCurve(), 0
     for size, record in _records(storage):
         read += size
         if length is not None and read > length:
@@ -81,7 +81,7 @@ def logged_names(storage: Storage) -> list[str]:
     return [name for name in found if name not in counters.known()]
 
 
-def saved_curve(storage: Storage, metric: str) -> Curve:
+def saved_curve(storage: Storage, metric: str) -> MetricCurve:
     """Return the values up to the checkpoint from which a run is resumed."""
     saved = checkpoint.told_last(storage)
     offsets = {} if saved is None else saved.manifest["offsets"]

@@ -14,7 +14,7 @@ from rich.text import Text
 from ludus.judge.directions import Direction
 from ludus.show.terminal import clean
 from ludus.sweep.curve import Point
-from ludus.sweep.trials import RunOutcome, Trial, best_trial
+from ludus.sweep.trials import RunOutcome, SweepTrial, best_trial
 
 _WIDTH = 159
 _SHOWN = 12
@@ -29,13 +29,13 @@ class SweepDisplay:
     ) -> None:
         self._title, self._metric, self._mode = title, metric, mode
         self._console, self._is_silent = console, is_silent
-        self._trials: Mapping[int, Trial] = {}
+        self._trials: Mapping[int, SweepTrial] = {}
         self._max_trials: int | None = None
         self._running: dict[tuple[int, int], float | None] = {}
         self._began = time.monotonic()
         self._live: Live | None = None
 
-    def open(self, trials: Mapping[int, Trial], max_trials: int | None) -> None:
+    def open(self, trials: Mapping[int, SweepTrial], max_trials: int | None) -> None:
         """Start showing."""
         self._trials, self._max_trials = trials, max_trials
         if self._console.is_terminal and not self._is_silent:
@@ -55,19 +55,19 @@ class SweepDisplay:
         if not self._is_silent:
             self._console.print(Text(_cut(clean(text))), soft_wrap=True)
 
-    def began(self, trial: Trial, seed: int) -> None:
+    def began(self, trial: SweepTrial, seed: int) -> None:
         self._running[trial.number, seed] = None
 
-    def logged(self, trial: Trial, seed: int, point: Point) -> None:
+    def logged(self, trial: SweepTrial, seed: int, point: Point) -> None:
         self._running[trial.number, seed] = point.value
 
-    def ended(self, trial: Trial, outcome: RunOutcome | None) -> None:
+    def ended(self, trial: SweepTrial, outcome: RunOutcome | None) -> None:
         if outcome is not None:
             self._running.pop((trial.number, outcome.seed), None)
         elif self._live is None:
             self.say(self._line(trial))
 
-    def _line(self, trial: Trial) -> str:
+    def _line(self, trial: SweepTrial) -> str:
         """Return a trial as one line."""
         best = best_trial(list(self._trials.values()), self._mode)
         told = f"best: trial {best.number} {_score(best)}  " if best else ""
@@ -89,7 +89,7 @@ class SweepDisplay:
         )
         return Group(head, self.table(trials))
 
-    def table(self, trials: list[Trial]) -> Table:
+    def table(self, trials: list[SweepTrial]) -> Table:
         """Return the best trials and those under way, as a table."""
         rows = ranked(trials, self._mode)
         shown = [t for t in rows if t.state == "open"][:_SHOWN]
@@ -104,18 +104,18 @@ class SweepDisplay:
             table.add_row(str(trial.number), state, *texts)
         return table
 
-    def _score_of(self, trial: Trial) -> str:
+    def _score_of(self, trial: SweepTrial) -> str:
         if trial.score is not None:
             return _score(trial)
         values = [v for (number, _), v in self._running.items() if number == trial.number and v]
         return " ".join(f"({value:.5g})" for value in values)
 
 
-def ranked(trials: list[Trial], mode: Direction) -> list[Trial]:
+def ranked(trials: list[SweepTrial], mode: Direction) -> list[SweepTrial]:
     """Return the trials, the best first, those without a score last."""
     sign = -1 if mode == "max" else 1
 
-    def place(trial: Trial) -> tuple[int, float, int]:
+    def place(trial: SweepTrial) -> tuple[int, float, int]:
         has_score = trial.state == "complete" and trial.score is not None
         mean = trial.score.mean if trial.score is not None else 0.0
         return (0 if has_score else 1, sign * mean if has_score else 0.0, trial.number)
@@ -123,7 +123,7 @@ def ranked(trials: list[Trial], mode: Direction) -> list[Trial]:
     return sorted(trials, key=place)
 
 
-def _score(trial: Trial) -> str:
+def _score(trial: SweepTrial) -> str:
     """Return a score with half the width of its interval."""
     score = trial.score
     if score is None:
@@ -135,7 +135,7 @@ def _point(point: Mapping[str, Any]) -> str:
     return " ".join(f"{path.split('.')[-1]}={_value(value)}" for path, value in point.items())
 
 
-def _value(value: Any) -> str:
+def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return str(value.get("kind", "{...}"))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -51,7 +51,7 @@ class RunEnd:
     """Whether the process that ran it is not to run another."""
 
 
-class Listener(Protocol):
+class RunListener(Protocol):
     """Is told what runs do."""
 
     def logged(self, task: Task, point: Point) -> str | None:
@@ -60,7 +60,7 @@ class Listener(Protocol):
     def ended(self, task: Task, end: RunEnd) -> None: ...
 
 
-class Engine(Protocol):
+class SweepEngine(Protocol):
     """Executes tasks; its class is made with its config, and with `make_trainer` if a script gave one."""
 
     Config: ClassVar[type[StrictConfig]]
@@ -72,7 +72,7 @@ class Engine(Protocol):
     def capacity(self) -> int:
         """How many runs it executes at once."""
 
-    def open(self, listener: Listener) -> None:
+    def open(self, listener: RunListener) -> None:
         """Get ready for tasks, whose listener is called from `work` alone."""
 
     def launch(self, task: Task) -> None:

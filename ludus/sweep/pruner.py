@@ -15,7 +15,7 @@ from ludus.config.base import StrictConfig
 from ludus.core import counters
 from ludus.core.errors import PlanError
 from ludus.judge.directions import Direction
-from ludus.sweep.curve import Curve
+from ludus.sweep.curve import MetricCurve
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Past:
 
     number: int
     """The number of its trial."""
-    curve: Curve
+    curve: MetricCurve
     is_complete: bool
     """Whether it came to its end."""
 
@@ -36,10 +36,11 @@ class Pruner:
     looks: ClassVar[bool] = True
     """Whether it looks at what runs log; if not, no run waits for it."""
 
-    def __init__(self, config: Any, *, mode: Direction, seed: int) -> None:
-        self.config, self._mode, self._seed = config, mode, seed
+    def __init__(self, config: StrictConfig, *, mode: Direction, seed: int) -> None:
+        self.config: Any = config
+        self._mode, self._seed = mode, seed
 
-    def reason(self, number: int, own: Curve, others: Sequence[Past]) -> str | None:
+    def reason(self, number: int, own: MetricCurve, others: Sequence[Past]) -> str | None:
         """Return why the run of this trial is to end after the last value of its curve; None to go on."""
         raise NotImplementedError
 
@@ -58,19 +59,25 @@ def check_counter(counter: str) -> str:
     return counter
 
 
-def value_from(curve: Curve, counter: str, step: int) -> float | None:
+def value_from(curve: MetricCurve, counter: str, step: int) -> float | None:
     """Return the first value at or after this step; None if the run has not come there."""
     return next((point.value for point in curve.points if point.step(counter) >= step), None)
 
 
-def has_passed(curve: Curve, counter: str, step: int) -> bool:
+def has_passed(curve: MetricCurve, counter: str, step: int) -> bool:
     """Return whether the last value is the first at or after this step."""
     *before, last = curve.points
     return last.step(counter) >= step and all(point.step(counter) < step for point in before)
 
 
 def rung_reason(
-    pruner: Pruner, own: Curve, others: Sequence[Curve], *, counter: str, step: int, reduction: int
+    pruner: Pruner,
+    own: MetricCurve,
+    others: Sequence[MetricCurve],
+    *,
+    counter: str,
+    step: int,
+    reduction: int,
 ) -> str | None:
     """Return why a run is not among the best at this rung: one in `reduction` goes on."""
     value = own.points[-1].value

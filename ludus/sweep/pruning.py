@@ -8,11 +8,11 @@ from ludus.config.registry import find
 from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError
 from ludus.sweep.config import SweepConfig
-from ludus.sweep.curve import Curve
+from ludus.sweep.curve import MetricCurve
 from ludus.sweep.pruner import Past, Pruner
 from ludus.sweep.seed_pruner import SeedPruner
 from ludus.sweep.swept_run import SweptRun
-from ludus.sweep.trials import RunOutcome, Trial, best_trial
+from ludus.sweep.trials import RunOutcome, SweepTrial, best_trial
 
 Runs = Mapping[tuple[int, int], SweptRun]
 
@@ -20,7 +20,7 @@ Runs = Mapping[tuple[int, int], SweptRun]
 class Pruning:
     """Asks the two pruners. In a deterministic sweep a batch is compared with earlier ones alone."""
 
-    def __init__(self, config: SweepConfig, trials: Mapping[int, Trial]) -> None:
+    def __init__(self, config: SweepConfig, trials: Mapping[int, SweepTrial]) -> None:
         self._trials, self._mode = trials, config.metric.mode
         self._has_batches = config.deterministic
         self._pruner: Pruner = find("pruner", kind_of(config.pruner))(
@@ -43,7 +43,7 @@ class Pruning:
         """Whether the seeds of a trial run one after the other, as each may be the last."""
         return self._has_batches or self._pruner.looks or self._seed_pruner.looks
 
-    def note(self, trial: Trial, run: SweptRun, outcome: RunOutcome) -> None:
+    def note(self, trial: SweepTrial, run: SweptRun, outcome: RunOutcome) -> None:
         """Keep the curve of a run that has ended."""
         if self.looks and outcome.num_points:
             run.read(outcome)
@@ -62,7 +62,7 @@ class Pruning:
                 f" {', '.join(outcome.counters)}: begin the sweep again under another name"
             )
 
-    def reason(self, trial: Trial, seed: int, curve: Curve, running: Runs) -> str | None:
+    def reason(self, trial: SweepTrial, seed: int, curve: MetricCurve, running: Runs) -> str | None:
         """Return why a run is to end after its last value, or None."""
         others = [
             Past(number, run.curve, run.is_whole)
@@ -71,14 +71,14 @@ class Pruning:
         ]
         return self._pruner.reason(trial.number, curve, others)
 
-    def seed_reason(self, trial: Trial) -> str | None:
+    def seed_reason(self, trial: SweepTrial) -> str | None:
         """Return why no further seed of a trial is run, or None."""
         if not self._seed_pruner.looks:
             return None
-        earlier: Iterable[Trial] = self._trials.values()
+        earlier: Iterable[SweepTrial] = self._trials.values()
         known = [other for other in earlier if self._is_known(other.number, trial)]
         best = best_trial(known, self._mode)
         return None if best is None else self._seed_pruner.reason(trial.values, best.values)
 
-    def _is_known(self, number: int, trial: Trial) -> bool:
+    def _is_known(self, number: int, trial: SweepTrial) -> bool:
         return not self._has_batches or self._trials[number].batch < trial.batch

@@ -17,7 +17,7 @@ from ludus.core.errors import StorageError
 from ludus.judge.confidence import MeanInterval
 from ludus.store.journal import Journal
 from ludus.store.storage import Storage
-from ludus.sweep.trials import RunOutcome, Trial
+from ludus.sweep.trials import RunOutcome, SweepTrial
 
 NAME = "sweep"
 
@@ -37,17 +37,17 @@ class SweepRecord:
     def begin(self, about: Mapping[str, Any]) -> None:
         self._journal.put("begin", about)
 
-    def asked(self, trial: Trial) -> None:
+    def asked(self, trial: SweepTrial) -> None:
         """Write the point of a trial."""
         self._journal.put(
             f"ask/{trial.number:04d}", {"point": dict(trial.point), "batch": trial.batch}
         )
 
-    def ended(self, trial: Trial, outcome: RunOutcome) -> None:
+    def ended(self, trial: SweepTrial, outcome: RunOutcome) -> None:
         """Write how a run ended."""
         self._journal.put(f"run/{trial.number:04d}/{outcome.seed}", outcome.as_json())
 
-    def told(self, trial: Trial, seconds: float) -> None:
+    def told(self, trial: SweepTrial, seconds: float) -> None:
         """Write how a trial ended, and how long the sweep has run."""
         score = None if trial.score is None else vars(trial.score)
         record = {"state": trial.state, "reason": trial.reason, "score": score, "seconds": seconds}
@@ -63,15 +63,15 @@ class SweepRecord:
         told = [self._get(f"tell/{number:04d}") for what, number in self.order() if what == "tell"]
         return max((float(one["seconds"]) for one in told), default=0.0)
 
-    def trials(self) -> dict[int, Trial]:
+    def trials(self) -> dict[int, SweepTrial]:
         """Return every trial that was asked, by number."""
-        found: dict[int, Trial] = {}
+        found: dict[int, SweepTrial] = {}
         try:
             for key in self._keys():
                 what, _, rest = key.partition("/")
                 if what == "ask":
                     own = self._get(key)
-                    found[int(rest)] = Trial(int(rest), own["point"], int(own["batch"]))
+                    found[int(rest)] = SweepTrial(int(rest), own["point"], int(own["batch"]))
                 elif what == "run":
                     number, seed = map(int, rest.split("/"))
                     found[number].runs[seed] = RunOutcome(**self._get(key))
@@ -91,6 +91,6 @@ class SweepRecord:
         return self._journal.get(key) or {}
 
 
-def _tell(trial: Trial, own: Mapping[str, Any]) -> None:
+def _tell(trial: SweepTrial, own: Mapping[str, Any]) -> None:
     trial.state, trial.reason, trial.is_told = own["state"], own["reason"], True
     trial.score = None if own["score"] is None else MeanInterval(**own["score"])

@@ -21,8 +21,8 @@ class Sampler:
     replays: ClassVar[bool] = False
     """Whether it keeps state in Optuna's trials, so that a sweep that goes on chooses all points again."""
 
-    def __init__(self, config: Any, space: Space) -> None:
-        self.config = config
+    def __init__(self, config: StrictConfig, space: Space) -> None:
+        self.config: Any = config
         self.space = space
 
     def problems(self) -> Iterator[str]:

@@ -9,7 +9,6 @@ search until the budget is used up
 
 from __future__ import annotations
 
-import time
 from typing import Protocol
 
 from ludus.config.registry import find
@@ -18,26 +17,27 @@ from ludus.core.errors import ConfigError, LudusError, nearest
 from ludus.judge.confidence import mean_interval
 from ludus.store.local import LocalStorage
 from ludus.sweep.base import Base
+from ludus.sweep.budget import Budget
 from ludus.sweep.config import SweepConfig
-from ludus.sweep.curve import Curve, Point, logged_names
-from ludus.sweep.engine import Engine, RunEnd, Task
+from ludus.sweep.curve import MetricCurve, Point, logged_names
+from ludus.sweep.engine import RunEnd, SweepEngine, Task
 from ludus.sweep.pruning import Pruning
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.sampler import Sampler
 from ludus.sweep.study import Study
 from ludus.sweep.swept_run import RUNS, SweptRun
-from ludus.sweep.trials import WHOLE, RunOutcome, Trial
+from ludus.sweep.trials import WHOLE, RunOutcome, SweepTrial
 
 _MAX_PAUSES = 3
 _WAIT_SECONDS = 0.5
 
 
-class Watcher(Protocol):
+class TrialWatcher(Protocol):
     """Sees what happens, to show it."""
 
-    def began(self, trial: Trial, seed: int) -> None: ...
-    def logged(self, trial: Trial, seed: int, point: Point) -> None: ...
-    def ended(self, trial: Trial, outcome: RunOutcome | None) -> None:
+    def began(self, trial: SweepTrial, seed: int) -> None: ...
+    def logged(self, trial: SweepTrial, seed: int, point: Point) -> None: ...
+    def ended(self, trial: SweepTrial, outcome: RunOutcome | None) -> None:
         """A run has ended, or without one, the whole trial."""
 
 
@@ -50,8 +50,8 @@ class Search:
         base: Base,
         storage: LocalStorage,
         record: SweepRecord,
-        engine: Engine,
-        watcher: Watcher,
+        engine: SweepEngine,
+        watcher: TrialWatcher,
     ) -> None:
         self._config, self._base, self._storage = config, base, storage
         self._record, self._engine, self._watcher = record, engine, watcher
@@ -63,7 +63,7 @@ class Search:
         self._pruning = Pruning(config, self.trials)
         self._running: dict[tuple[int, int], SweptRun] = {}
         self._num_pauses: dict[tuple[int, int], int] = {}
-        self._seconds_before, self._started = record.seconds(), time.monotonic()
+        self._budget = Budget(config, self.trials, seconds=record.seconds())
         self.is_pausing = self._is_asked_to_pause = False
         for trial in self.trials.values():
             for outcome in trial.runs.values():
@@ -120,37 +120,18 @@ class Search:
 
     def _ask_one(self, batch: int) -> None:
         number = len(self.trials)
-        trial = Trial(number, self.study.ask(number), batch)
+        trial = SweepTrial(number, self.study.ask(number), batch)
         # Before anything is launched: a sweep that is killed here goes on with this very point.
         self._record.asked(trial)
         self.trials[number] = trial
 
     def _may_ask(self) -> bool:
         """Return whether the budget has room for a trial and the space has a point for it."""
-        budget, number = self._config.budget, len(self.trials)
-        if budget.max_trials is not None and number >= budget.max_trials:
-            return False
-        for counter in ("env_steps", "opt_steps"):
-            limit = getattr(budget, f"max_{counter}")
-            if limit is not None and self._spent(counter) >= limit:
-                return False
-        if budget.max_hours is not None and self.seconds() >= 3600 * budget.max_hours:
-            return False
-        return not self.sampler.is_exhausted(number)
+        return self._budget.has_room() and not self.sampler.is_exhausted(len(self.trials))
 
-    def _spent(self, counter: str) -> int:
-        """Return how far all runs together have come; in a deterministic sweep, those of whole batches."""
-        trials = [t for t in self.trials.values() if t.is_told or not self._config.deterministic]
-        runs = [run for trial in trials for run in trial.runs.values()]
-        return sum(run.counters.get(counter, 0) for run in runs)
-
-    def seconds(self) -> float:
-        """Return how long the sweep has run, pauses left out."""
-        return self._seconds_before + time.monotonic() - self._started
-
-    def _tell(self, trial: Trial) -> None:
+    def _tell(self, trial: SweepTrial) -> None:
         self.study.tell(trial)
-        self._record.told(trial, self.seconds())
+        self._record.told(trial, self._budget.seconds())
         trial.is_told = True
 
     def _tell_batch(self) -> None:
@@ -171,7 +152,7 @@ class Search:
                     return
                 self._begin(trial, seed)
 
-    def _launchable(self, trial: Trial) -> list[int]:
+    def _launchable(self, trial: SweepTrial) -> list[int]:
         """Return the seeds of a trial that may be launched now."""
         if trial.state != "open" or any(run.status not in WHOLE for run in trial.runs.values()):
             return []
@@ -181,7 +162,7 @@ class Search:
             return [] if running else left[:1]
         return left
 
-    def _begin(self, trial: Trial, seed: int) -> None:
+    def _begin(self, trial: SweepTrial, seed: int) -> None:
         run = self._run_of(trial, seed)
         # A process that was killed may have finished it, or pruned it, without recording that.
         end = run.take_up()
@@ -206,7 +187,7 @@ class Search:
         self._watcher.began(trial, seed)
         self._engine.launch(task)
 
-    def _run_of(self, trial: Trial, seed: int) -> SweptRun:
+    def _run_of(self, trial: SweepTrial, seed: int) -> SweptRun:
         return SweptRun(self._storage, trial.number, seed, self._config.metric.name)
 
     # What the engine tells.
@@ -218,7 +199,7 @@ class Search:
         self._watcher.logged(trial, task.seed, point)
         return self._reason(trial, task.seed, run.curve) if self._pruning.looks else None
 
-    def _reason(self, trial: Trial, seed: int, curve: Curve) -> str | None:
+    def _reason(self, trial: SweepTrial, seed: int, curve: MetricCurve) -> str | None:
         return self._pruning.reason(trial, seed, curve, self._running)
 
     def ended(self, task: Task, end: RunEnd) -> None:
@@ -240,7 +221,7 @@ class Search:
             )
         self._take(trial, run, end)
 
-    def _take(self, trial: Trial, run: SweptRun, end: RunEnd) -> None:
+    def _take(self, trial: SweepTrial, run: SweptRun, end: RunEnd) -> None:
         outcome = run.outcome(end, take=self._config.metric.take, mode=self._mode)
         if end.status in WHOLE and outcome.value is None:
             outcome = self._without_value(run, outcome)
@@ -269,7 +250,7 @@ class Search:
             **{**vars(outcome), "status": "failed", "reason": f"{metric} was never logged"}
         )
 
-    def _end_if_over(self, trial: Trial) -> None:
+    def _end_if_over(self, trial: SweepTrial) -> None:
         """End a trial of which nothing is left to run, and tell the sampler unless it waits for a batch."""
         if trial.state != "open":
             return

@@ -16,8 +16,9 @@ class SeedPruner:
     looks: ClassVar[bool] = True
     """Whether it looks at the values of seeds: then the seeds of a trial run one after the other."""
 
-    def __init__(self, config: Any, *, mode: Direction) -> None:
-        self.config, self._mode = config, mode
+    def __init__(self, config: StrictConfig, *, mode: Direction) -> None:
+        self.config: Any = config
+        self._mode = mode
 
     def check(self) -> None:
         """Raise ConfigError if a library that it needs is missing."""

@@ -12,7 +12,7 @@ from ludus.seeds import derive
 from ludus.store.outputs import check_file, head_of
 from ludus.sweep.libraries import load_optuna, quiet
 from ludus.sweep.sampler import Sampler
-from ludus.sweep.trials import Trial
+from ludus.sweep.trials import SweepTrial
 
 _SQLITE = b"SQLite format 3\x00"
 
@@ -31,7 +31,7 @@ class Study:
         """Return the point of the trial of this number, which depends on the seed and on what was told."""
         point = self._sampler.point(number)
         if point is not None:
-            self._add(Trial(number, point, number))
+            self._add(SweepTrial(number, point, number))
             return point
         with quiet():
             self._study.sampler = self._seeded(number)
@@ -47,7 +47,7 @@ class Study:
         self._made = made
         return made
 
-    def tell(self, trial: Trial) -> None:
+    def tell(self, trial: SweepTrial) -> None:
         """Tell how a trial ended."""
         with quiet():
             if trial.state == "complete" and trial.score is not None:
@@ -63,7 +63,7 @@ class Study:
             state = states.PRUNED if trial.state == "pruned" else states.FAIL
             self._study.tell(trial.number, state=state)
 
-    def rebuild(self, trials: Mapping[int, Trial], order: Sequence[tuple[str, int]]) -> None:
+    def rebuild(self, trials: Mapping[int, SweepTrial], order: Sequence[tuple[str, int]]) -> None:
         """Learn what an earlier process asked and told."""
         if not self._sampler.replays:
             for trial in trials.values():
@@ -78,12 +78,12 @@ class Study:
                     f" trial {number}; go on with the versions of Optuna and cmaes that the sweep began with"
                 )
 
-    def _add(self, trial: Trial) -> None:
+    def _add(self, trial: SweepTrial) -> None:
         """Add a trial as it stands: still running unless it was told."""
         with quiet():
             self._study.add_trial(self.frozen(trial, pruned_at(trial)))
 
-    def frozen(self, trial: Trial, values: Mapping[int, float], **more: Any) -> Any:
+    def frozen(self, trial: SweepTrial, values: Mapping[int, float], **more: Any) -> Any:
         """Return a trial as Optuna holds it, with values by step."""
         states = self._optuna.trial.TrialState
         state = {"complete": states.COMPLETE, "pruned": states.PRUNED, "failed": states.FAIL}.get(
@@ -105,7 +105,7 @@ class Study:
             **more,
         )
 
-    def export(self, path: Path, name: str, trials: Sequence[Trial]) -> None:
+    def export(self, path: Path, name: str, trials: Sequence[SweepTrial]) -> None:
         """Write the trials to a SQLite file of Optuna, for its dashboard; nothing is ever read from it."""
         check_file(path, lambda there: head_of(there, 16) == _SQLITE, what="a study of Optuna")
         temporary = path.with_name(f"{path.name}.tmp-export")
@@ -126,7 +126,7 @@ class Study:
         temporary.replace(path)
 
 
-def pruned_at(trial: Trial) -> dict[int, float]:
+def pruned_at(trial: SweepTrial) -> dict[int, float]:
     """Return what a pruned trial had reached, by its last step: by it, samplers rank pruned trials."""
     if trial.state != "pruned" or not trial.runs:
         return {}

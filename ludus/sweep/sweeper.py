@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,11 +24,12 @@ from ludus.sweep.base import Base
 from ludus.sweep.config import SweepConfig, given_sweep
 from ludus.sweep.directory import begin_or_compare, refuse_foreign
 from ludus.sweep.display import SweepDisplay, ranked
-from ludus.sweep.engine import Engine, MakeTrainer
+from ludus.sweep.engine import MakeTrainer, SweepEngine
 from ludus.sweep.libraries import load_optuna
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.search import Search, sampler_of
-from ludus.sweep.trials import SweepResult, Trial, best_trial
+from ludus.sweep.trials import SweepResult, SweepTrial, best_trial
+from ludus.sweep.variables import Varied
 from ludus.sweep.winner import Winner, WinnerResult
 
 Stream = Literal["stdout", "stderr", "none"]
@@ -151,9 +152,11 @@ class Sweeper:
             )
         return LocalStorage(places.below(root, self.config.name))
 
-    def _engine(self, make_trainer: MakeTrainer | None) -> Engine:
+    def _engine(self, make_trainer: MakeTrainer | None) -> SweepEngine:
         section = self.config.engine
-        made: Engine = find("sweep_engine", kind_of(section))(section, make_trainer=make_trainer)
+        made: SweepEngine = find("sweep_engine", kind_of(section))(
+            section, make_trainer=make_trainer
+        )
         return made
 
     def _display(self, show_on: Stream) -> SweepDisplay:
@@ -215,7 +218,7 @@ class Sweeper:
         )  # fmt: skip
 
 
-def _why(trials: Sequence[Trial], best: Trial | None) -> str | None:
+def _why(trials: Sequence[SweepTrial], best: SweepTrial | None) -> str | None:
     """Return why there is no best trial, if there is none."""
     failed = [trial for trial in trials if trial.state == "failed"]
     if best is not None or not failed:
@@ -233,16 +236,16 @@ def _fresh(seeds: int | Sequence[int], used: Sequence[int]) -> list[int]:
     return list(range(first, first + seeds))
 
 
-def _words(varied: Any) -> str:
+def _words(varied: Varied) -> str:
     """Return a variable in words."""
     data = varied.model_dump(exclude={"kind", "when"})
     told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
     when = "" if varied.when is None else f", when {varied.when}"
-    return f"{varied.kind} of {told}{when}"
+    return f"{kind_of(varied)} of {told}{when}"
 
 
 @contextlib.contextmanager
-def _signals(pause: Any, display: SweepDisplay) -> Iterator[None]:
+def _signals(pause: Callable[[], None], display: SweepDisplay) -> Iterator[None]:
     """Let a first signal pause the sweep, and a second end it at once; only in the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield

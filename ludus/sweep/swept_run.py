@@ -6,7 +6,7 @@ from ludus.judge.directions import Direction
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
 from ludus.store.local import LocalStorage
-from ludus.sweep.curve import Curve, read_curve, saved_curve
+from ludus.sweep.curve import MetricCurve, read_curve, saved_curve
 from ludus.sweep.engine import RunEnd
 from ludus.sweep.run import FATAL, MAX_REASON
 from ludus.sweep.trials import WHOLE, RunOutcome
@@ -26,7 +26,7 @@ class SweptRun:
         self.name = f"{number:04d}-seed{seed}"
         self._place = f"{folder}/{self.name}"
         self.storage = LocalStorage(sweep.root / self._place)
-        self.curve = Curve()
+        self.curve = MetricCurve()
         self.is_whole = False
 
     def take_up(self) -> RunEnd | None:

@@ -38,7 +38,7 @@ class RunOutcome:
 
 
 @dataclass
-class Trial:
+class SweepTrial:
     """One point, and its runs: one for each seed."""
 
     number: int
@@ -77,9 +77,9 @@ class Trial:
         }
 
 
-def best_trial(trials: Sequence[Trial], mode: Direction) -> Trial | None:
+def best_trial(trials: Sequence[SweepTrial], mode: Direction) -> SweepTrial | None:
     """Return the complete trial with the best mean, the first of equals; None if none is complete."""
-    best: Trial | None = None
+    best: SweepTrial | None = None
     for trial in trials:
         if trial.state != "complete" or trial.score is None:
             continue
@@ -98,8 +98,8 @@ class SweepResult:
     sweep_dir: str
     metric: str
     mode: Direction
-    trials: Sequence[Trial]
-    best: Trial | None
+    trials: Sequence[SweepTrial]
+    best: SweepTrial | None
     best_config: TrainerConfig | None
     """The config of the best trial with the seed of the base, which is also best.yaml of the sweep."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
+from types import ModuleType
 from typing import Annotated, Any, Literal, Protocol
 
 from pydantic import Field
@@ -46,7 +47,7 @@ class Varied(StrictConfig):
         found: Label = value
         return found
 
-    def distribution(self, distributions: Any) -> Any:
+    def distribution(self, distributions: ModuleType) -> Any:
         """Return the distribution of Optuna, from its module `distributions`."""
         raise NotImplementedError
 
@@ -89,7 +90,7 @@ class Choice(Varied):
     def label(self, value: Value) -> Label:
         return self.labels()[_place(value, self.values)]
 
-    def distribution(self, distributions: Any) -> Any:
+    def distribution(self, distributions: ModuleType) -> Any:
         return distributions.CategoricalDistribution(self.labels())
 
     def grid(self) -> Sequence[Value]:
@@ -120,7 +121,7 @@ class Range(Varied):
     def draw(self, name: str, trial: Suggests) -> float:
         return trial.suggest_float(name, self.low, self.high, step=self.step)
 
-    def distribution(self, distributions: Any) -> Any:
+    def distribution(self, distributions: ModuleType) -> Any:
         return distributions.FloatDistribution(self.low, self.high, step=self.step)
 
     def grid(self) -> Sequence[float] | None:
@@ -152,7 +153,7 @@ class LogRange(Varied):
     def draw(self, name: str, trial: Suggests) -> float:
         return trial.suggest_float(name, self.low, self.high, log=True)
 
-    def distribution(self, distributions: Any) -> Any:
+    def distribution(self, distributions: ModuleType) -> Any:
         return distributions.FloatDistribution(self.low, self.high, log=True)
 
     def extremes(self) -> Sequence[float]:
@@ -180,7 +181,7 @@ class IntRange(Varied):
     def draw(self, name: str, trial: Suggests) -> int:
         return trial.suggest_int(name, self.low, self.high, step=self.step)
 
-    def distribution(self, distributions: Any) -> Any:
+    def distribution(self, distributions: ModuleType) -> Any:
         return distributions.IntDistribution(self.low, self.high, step=self.step)
 
     def grid(self) -> Sequence[int]:
@@ -209,7 +210,7 @@ class IntLogRange(Varied):
     def draw(self, name: str, trial: Suggests) -> int:
         return trial.suggest_int(name, self.low, self.high, log=True)
 
-    def distribution(self, distributions: Any) -> Any:
+    def distribution(self, distributions: ModuleType) -> Any:
         return distributions.IntDistribution(self.low, self.high, log=True)
 
     def grid(self) -> Sequence[int]:

@@ -14,9 +14,9 @@ from ludus.sweep.config import SweepConfig
 from ludus.sweep.curve import Point
 from ludus.sweep.directory import BEST
 from ludus.sweep.display import SweepDisplay
-from ludus.sweep.engine import Engine, RunEnd, Task
+from ludus.sweep.engine import RunEnd, SweepEngine, Task
 from ludus.sweep.swept_run import SweptRun
-from ludus.sweep.trials import WHOLE, RunOutcome, Trial
+from ludus.sweep.trials import WHOLE, RunOutcome, SweepTrial
 
 _WAIT_SECONDS = 0.5
 
@@ -47,7 +47,7 @@ class Winner:
     """Trains one point with several seeds; a run that has come to its end is not repeated."""
 
     def __init__(
-        self, config: SweepConfig, base: Base, storage: LocalStorage, trial: Trial, engine: Engine,
+        self, config: SweepConfig, base: Base, storage: LocalStorage, trial: SweepTrial, engine: SweepEngine,
         display: SweepDisplay,
     ) -> None:  # fmt: skip
         self._config, self._base, self._storage = config, base, storage

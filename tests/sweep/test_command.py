@@ -12,7 +12,7 @@ import yaml
 from ludus.config import strict_yaml
 from ludus.judge.confidence import MeanInterval
 from ludus.sweep.display import SweepDisplay
-from ludus.sweep.trials import Trial
+from ludus.sweep.trials import SweepTrial
 from tests.command_line import Ludus, in_process
 from tests.sweep.small import ASHA, HILL, LOCAL, SAMPLERS, among, sweep_data
 
@@ -181,7 +181,7 @@ def test_the_live_table_shows_the_best_trials_and_those_under_way() -> None:
     from rich.console import Console
 
     console = Console(width=120, force_terminal=True, record=True, file=sys.stderr)
-    trials = {n: Trial(n, {"optimizer.learning_rate": 0.1 * n}, n) for n in range(3)}
+    trials = {n: SweepTrial(n, {"optimizer.learning_rate": 0.1 * n}, n) for n in range(3)}
     trials[1].state, trials[1].score = "complete", MeanInterval(0.5, 0.4, 0.6, 3)
     trials[2].state, trials[2].reason = "failed", "ValueError: \x1b[31mno"
     display = SweepDisplay("digits", "eval/return", "max", console, is_silent=False)

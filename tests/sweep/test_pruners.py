@@ -13,7 +13,7 @@ from ludus.config.registry import find
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from ludus.judge.directions import Direction
-from ludus.sweep.curve import Curve, Point
+from ludus.sweep.curve import MetricCurve, Point
 from ludus.sweep.pruner import Past, Pruner
 from ludus.sweep.seed_pruner import SeedPruner
 from tests.sweep.small import ASHA
@@ -26,15 +26,15 @@ def pruner(mode: Direction = "max", **section: Any) -> Any:
     return cls(validate(cls.Config, section, source="x"), mode=mode, seed=0)
 
 
-def curve(*values: float, every: int = 1) -> Curve:
-    return Curve([Point({OPT: every * (i + 1)}, value) for i, value in enumerate(values)])
+def curve(*values: float, every: int = 1) -> MetricCurve:
+    return MetricCurve([Point({OPT: every * (i + 1)}, value) for i, value in enumerate(values)])
 
 
-def past(*curves: Curve, is_complete: bool = True) -> list[Past]:
+def past(*curves: MetricCurve, is_complete: bool = True) -> list[Past]:
     return [Past(number, one, is_complete) for number, one in enumerate(curves)]
 
 
-def ended_at(judge: Pruner, number: int, whole: Curve, others: Sequence[Past]) -> int | None:
+def ended_at(judge: Pruner, number: int, whole: MetricCurve, others: Sequence[Past]) -> int | None:
     """Return after how many values a run is ended; None if it comes to its end."""
     for count in range(1, len(whole.points) + 1):
         if judge.reason(number, whole.up_to(count), others) is not None:
@@ -155,4 +155,4 @@ def test_the_value_of_a_run_is_its_best_or_its_last_that_is_finite() -> None:
     assert found.value_of("last", "max") == 2.0
     assert curve(1.0, float("nan")).value_of("last", "max") is None
     assert curve(float("nan")).value_of("best", "max") is None
-    assert Curve().value_of("last", "min") is None
+    assert MetricCurve().value_of("last", "min") is None

@@ -15,7 +15,7 @@ from ludus.judge.confidence import mean_interval
 from ludus.sweep import Sweeper
 from ludus.sweep.space import Space
 from ludus.sweep.study import Study
-from ludus.sweep.trials import RunOutcome, Trial
+from ludus.sweep.trials import RunOutcome, SweepTrial
 from ludus.sweep.variables import Choice, IntLogRange, IntRange, LogRange, Range
 from tests.sweep.small import SAMPLERS, sweep_data
 
@@ -38,7 +38,7 @@ def study(kind: str) -> Study:
     return Study(cls(validate(cls.Config, section, source="x"), SPACE), seed=3, mode="min")
 
 
-def end(trial: Trial) -> None:
+def end(trial: SweepTrial) -> None:
     """End a trial: some complete, some pruned, some failed, by their numbers."""
     value = trial.point["rate"] + trial.point["drop"] + trial.number % 3
     trial.state = {3: "pruned", 5: "failed"}.get(trial.number % 6, "complete")  # type: ignore[assignment]
@@ -50,7 +50,7 @@ def end(trial: Trial) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rebuilt_study_asks_for_the_same_points_with_trials_still_running(kind: str) -> None:
-    unbroken, trials, order = study(kind), dict[int, Trial](), list[tuple[str, int]]()
+    unbroken, trials, order = study(kind), dict[int, SweepTrial](), list[tuple[str, int]]()
     for number in range(14):
         if number >= 6:
             # Another process, which has only the record: some trials run, others have ended.
@@ -59,7 +59,7 @@ def test_a_rebuilt_study_asks_for_the_same_points_with_trials_still_running(kind
             assert again.ask(number) == (point := unbroken.ask(number))
         else:
             point = unbroken.ask(number)
-        trials[number] = Trial(number, point, number)
+        trials[number] = SweepTrial(number, point, number)
         order.append(("ask", number))
         if number % 2:
             for told in (number - 1, number):
@@ -72,7 +72,7 @@ def test_a_rebuilt_study_asks_for_the_same_points_with_trials_still_running(kind
 
 def test_an_evolution_strategy_that_would_go_on_elsewhere_is_refused() -> None:
     found = study("cmaes")
-    trial = Trial(0, {**found.ask(0), "rate": 0.5}, 0)
+    trial = SweepTrial(0, {**found.ask(0), "rate": 0.5}, 0)
     with pytest.raises(LudusError, match="no longer chooses the point that it chose for trial 0"):
         study("cmaes").rebuild({0: trial}, [("ask", 0)])
 

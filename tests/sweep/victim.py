@@ -11,7 +11,7 @@ from typing import Any
 
 from ludus.config import registry
 from ludus.store.journal import Journal
-from ludus.sweep import Curve, Sweeper, run, study, swept_run
+from ludus.sweep import MetricCurve, Sweeper, run, study, swept_run
 from tests.sweep.small import HILL
 
 PLACES: dict[str, tuple[type[Any], str]] = {
@@ -64,7 +64,7 @@ def _keep_a_sampler() -> None:
 
 def _forget_decisions() -> None:
     """A run that was to end at its last checkpoint goes on."""
-    swept_run.saved_curve = lambda storage, metric: Curve()  # type: ignore[attr-defined]
+    swept_run.saved_curve = lambda storage, metric: MetricCurve()  # type: ignore[attr-defined]
 
 
 _BREAKS: dict[str, Callable[[], None]] = {

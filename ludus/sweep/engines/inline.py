@@ -8,7 +8,7 @@ from typing import Literal
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.sweep.curve import Point
-from ludus.sweep.engine import Listener, MakeTrainer, Task
+from ludus.sweep.engine import MakeTrainer, RunListener, Task
 from ludus.sweep.run import execute
 
 
@@ -30,7 +30,7 @@ class InlineEngine:
         self._task: Task | None = None
         self._is_pausing = False
 
-    def open(self, listener: Listener) -> None:
+    def open(self, listener: RunListener) -> None:
         self._listener = listener
 
     def launch(self, task: Task) -> None:

@@ -14,7 +14,7 @@ from ludus.config.registry import register
 from ludus.core.errors import ConfigError, LudusError
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung, ready_among
 from ludus.sweep.curve import Point
-from ludus.sweep.engine import Listener, MakeTrainer, RunEnd, Task
+from ludus.sweep.engine import MakeTrainer, RunEnd, RunListener, Task
 
 _START_SECONDS = 300.0
 _MAX_DEAD_STARTS = 3
@@ -64,7 +64,7 @@ class LocalEngine:
     def capacity(self) -> int:
         return int(self._config.workers)
 
-    def open(self, listener: Listener) -> None:
+    def open(self, listener: RunListener) -> None:
         """Start all workers, which import what they need while the first points are chosen."""
         self._listener = listener
         self._workers = [self._started(number) for number in range(self.capacity)]

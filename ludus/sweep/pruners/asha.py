@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
-from ludus.sweep.curve import Curve
+from ludus.sweep.curve import MetricCurve
 from ludus.sweep.pruner import Past, Pruner, check_counter, has_passed, rung_reason
 
 
@@ -29,7 +29,7 @@ class Asha(Pruner):
         reduction: Annotated[int, Field(ge=2)]
         """One run in this many goes on at each rung, and the next rung is this many times as far."""
 
-    def reason(self, number: int, own: Curve, others: Sequence[Past]) -> str | None:
+    def reason(self, number: int, own: MetricCurve, others: Sequence[Past]) -> str | None:
         options, curves = self.config, [other.curve for other in others]
         for step in rungs(options.first_rung, options.reduction, own, options.counter):
             found = rung_reason(
@@ -40,7 +40,7 @@ class Asha(Pruner):
         return None
 
 
-def rungs(first: int, reduction: int, own: Curve, counter: str) -> Iterator[int]:
+def rungs(first: int, reduction: int, own: MetricCurve, counter: str) -> Iterator[int]:
     """Yield each rung that the last value of a run has just passed."""
     step = first
     while step <= own.points[-1].step(counter):

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from ludus.config.base import Positive, StrictConfig
 from ludus.config.registry import register
 from ludus.seeds import derive
-from ludus.sweep.curve import Curve
+from ludus.sweep.curve import MetricCurve
 from ludus.sweep.pruner import Past, Pruner, check_counter, rung_reason
 from ludus.sweep.pruners.asha import rungs
 
@@ -57,7 +57,7 @@ class Hyperband(Pruner):
             place -= share
         raise AssertionError("the shares cover every place")
 
-    def reason(self, number: int, own: Curve, others: Sequence[Past]) -> str | None:
+    def reason(self, number: int, own: MetricCurve, others: Sequence[Past]) -> str | None:
         options, bracket = self.config, self.bracket_of(number)
         curves = [other.curve for other in others if self.bracket_of(other.number) == bracket]
         first = options.first_rung * options.reduction**bracket

@@ -11,7 +11,7 @@ from pydantic import AfterValidator
 
 from ludus.config.base import Count, StrictConfig
 from ludus.config.registry import register
-from ludus.sweep.curve import Curve
+from ludus.sweep.curve import MetricCurve
 from ludus.sweep.pruner import Past, Pruner, check_counter
 
 
@@ -31,7 +31,7 @@ class Median(Pruner):
         startup_trials: Count
         """Number of trials that must have come to their end before any run is ended."""
 
-    def reason(self, number: int, own: Curve, others: Sequence[Past]) -> str | None:
+    def reason(self, number: int, own: MetricCurve, others: Sequence[Past]) -> str | None:
         options = self.config
         step = own.points[-1].step(options.counter)
         whole = [other.curve for other in others if other.is_complete]
@@ -51,7 +51,7 @@ class Median(Pruner):
         return f"median: {best:.6g} at {options.counter} {step}, where others have {middle:.6g}"
 
 
-def _value_until(curve: Curve, counter: str, step: int) -> float | None:
+def _value_until(curve: MetricCurve, counter: str, step: int) -> float | None:
     """Return the last value at or before this step."""
     found = [point.value for point in curve.points if point.step(counter) <= step]
     return found[-1] if found else None

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
-from ludus.sweep.curve import Curve
+from ludus.sweep.curve import MetricCurve
 from ludus.sweep.pruner import Past, Pruner
 
 
@@ -23,5 +23,5 @@ class NoPruner(Pruner):
         kind: Literal["none"]
         """No run is ended early."""
 
-    def reason(self, number: int, own: Curve, others: Sequence[Past]) -> None:
+    def reason(self, number: int, own: MetricCurve, others: Sequence[Past]) -> None:
         return None
