@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import ludus
 from ludus.config import registry
 from ludus.config.migrations import VERSION
 from ludus.sweep import Sweeper, SweepResult
+from tests.sweep.hill import HillTrainer
 
 HILL = "tests.sweep.hill"
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -22,6 +25,16 @@ ASHA = {"kind": "asha", "counter": "opt_steps", "first_rung": 2, "reduction": 2}
 WILCOXON = {"kind": "wilcoxon", "p_threshold": 0.3, "min_seeds": 2}
 LOCAL: dict[str, Any] = {"kind": "local", "workers": 2, "hang_seconds": None, "memory_gb": None}
 INLINE: dict[str, Any] = {"kind": "inline"}
+
+
+# Tests of other folders list what there is: the hill is known only where it is lent.
+registry._REGISTERED["trainer"].pop("hill", None)
+
+
+def lend_hill(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the hill be known, as a plugin would make it, until the end of a test."""
+    monkeypatch.setattr(registry, "loaded_plugins", list(registry.loaded_plugins))
+    monkeypatch.setitem(registry._REGISTERED["trainer"], "hill", HillTrainer)
 
 
 def within(low: float, high: float) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from ludus.config import registry
 from ludus.store.journal import Journal
 from ludus.sweep import MetricCurve, Sweeper, run, study, swept_run
+from tests.sweep.hill import HillTrainer
 from tests.sweep.small import HILL
 
 PLACES: dict[str, tuple[type[Any], str]] = {
@@ -26,6 +27,7 @@ PLACES: dict[str, tuple[type[Any], str]] = {
 def live(folder: str, data: dict[str, Any], at: str | None, count: int, wrong: str) -> None:
     """Go on with a sweep until the nth visit of a place, or to its end."""
     registry.load_plugin(HILL)
+    registry._REGISTERED["trainer"]["hill"] = HillTrainer
     if at is not None:
         owner, name = PLACES[at]
         setattr(owner, name, _dying(getattr(owner, name), count, place=at))
