@@ -29,6 +29,8 @@ from ludus.sweep.swept_run import RUNS, SweptRun
 from ludus.sweep.trials import WHOLE, RunOutcome, SweepTrial
 
 _MAX_PAUSES = 3
+_HOPELESS = 3
+"""After so many runs that failed before they began, a sweep is given up."""
 _WAIT_SECONDS = 0.5
 
 
@@ -232,6 +234,19 @@ class Search:
         self._end_if_over(trial)
         if self._config.deterministic:
             self._tell_batch()
+        if not run.storage.exists("run.json"):
+            self._refuse_hopeless(outcome)
+
+    def _refuse_hopeless(self, outcome: RunOutcome) -> None:
+        """Raise LudusError if all runs so far failed before they began: then the points are not to blame."""
+        runs = [run for trial in self.trials.values() for run in trial.runs.values()]
+        if len(runs) >= _HOPELESS and all(
+            run.status == "failed" and not run.counters for run in runs
+        ):
+            raise LudusError(
+                f"the first {len(runs)} runs failed before they began: {outcome.reason}; once that is mended,"
+                " the same command goes on"
+            )
 
     def _without_value(self, run: SweptRun, outcome: RunOutcome) -> RunOutcome:
         """Return the outcome of a run that ended without a value; raise if no run has ever had one."""

@@ -199,6 +199,16 @@ def test_a_point_whose_values_contradict_each_other_is_a_failed_trial(tmp_path: 
         found.config_of({"minibatch_size": 48}, 0, "x")
 
 
+def test_a_sweep_whose_runs_cannot_even_begin_is_given_up_after_the_third(tmp_path: Path) -> None:
+    data = sweep_data(
+        tmp_path, base="supervised-table", budget__max_trials=50,
+        space={"optimizer.learning_rate": within(0.1, 0.2)},
+        metric={"name": "validation/epoch_loss", "direction": None, "take": "best", "confidence": 0.9},
+    )  # fmt: skip
+    with pytest.raises(LudusError, match=r"the first 3 runs failed before .* no such file"):
+        Sweeper(data).sweep(root=tmp_path / "sweeps", show_on="none")
+
+
 def test_a_metric_that_nobody_logs_is_told_at_the_first_runs_end(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"never logged. Did you mean 'hill/score'\?"):
         swept(tmp_path, metric__name="hil/score", metric__direction="max")
