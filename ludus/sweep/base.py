@@ -107,11 +107,10 @@ class Base:
         """Yield each value of a varied key that the base's config cannot have."""
         owner = find("trainer", self.config.kind).Config
         for path, varied in self.space.variables.items():
-            if varied.when is not None and any(_overlap(other, path) for other in varied.when):
-                continue  # its section is drawn with it
             for value in varied.extremes():
                 data = copy.deepcopy(self.data)
                 try:
+                    self._choose_around(path, data)
                     override(data, path, value)
                     owner.model_validate(data)
                 except ValidationError as error:
@@ -120,6 +119,15 @@ class Base:
                     break
                 except ConfigError as error:
                     yield f"'space': {error}"
+                    break
+
+    def _choose_around(self, path: str, data: dict[str, Any]) -> None:
+        """Put a section in which a key varies, where one is chosen whole, into the data."""
+        varied = self.space.variables
+        for outer in (one for one in varied if path.startswith(f"{one}.")):
+            for value in varied[outer].extremes():
+                if self.space.is_active(path, {outer: value}):
+                    override(data, outer, value)
                     break
 
     def config_of(self, point: Mapping[str, Any], seed: int, name: str) -> TrainerConfig:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import ludus
 from ludus.config.registry import example_path
@@ -139,6 +141,17 @@ def test_a_section_may_be_chosen_and_a_key_of_it_varied_for_some_of_its_values(
     best = result.best_config
     assert best is not None
     assert best.slope.grade == result.best.point.get("slope.grade", 0.0)  # type: ignore[union-attr]
+
+
+def test_the_space_that_the_page_shows_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "sweep.md").read_text()
+    (shown,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    data = sweep_data(tmp_path, base="supervised", **yaml.safe_load(shown))
+    data["metric"] = {**data["metric"], "name": "validation/epoch_loss"}
+    plan = Sweeper(data).plan()
+    assert (
+        "optimizer.momentum: range of low 0.5, high 0.99, when {'optimizer.kind': ['sgd']}" in plan
+    )
 
 
 def test_a_grid_has_conditional_keys_only_where_they_vary(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def lives(
     return num_killed
 
 
+@pytest.mark.covers("000-S13")
 @pytest.mark.parametrize("name", ["tpe, asha", "cmaes, wilcoxon", "random, median"])
 def test_it_ends_with_the_same_trials_the_same_bytes_and_the_same_best(
     name: str, warm: WarmProcess, tmp_path: Path
