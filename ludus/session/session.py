@@ -50,7 +50,7 @@ class Session:
         self._trainer = trainer
         self._request = request
         self._storage = storage_of(trainer, request)
-        self._refuse_foreign_directory()
+        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
@@ -76,9 +76,6 @@ class Session:
         if self._display is not None:
             self._display.message(text)
 
-    def _refuse_foreign_directory(self) -> None:
-        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
-
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         """Lock the directory, load the newest valid checkpoint if there is one, and start the log."""
         trainer, storage = self._trainer, self._storage
@@ -87,7 +84,7 @@ class Session:
         self._is_taken = True
         self._stack.callback(setattr, self, "_is_taken", False)
         # Another process may have created the run before this one got the lock.
-        self._refuse_foreign_directory()
+        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         storage.sweep()
         self._stack.callback(storage.close)
         self._parts = {**parts, "logger": self._logger, "random": self._random}
@@ -189,7 +186,7 @@ class Session:
             "versions": versions(),
             "host": host(),
             "machine": machine(self._device),
-            "git": git_state(),
+            "git": self.git(),
             "plugins": list(registry.loaded_plugins),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.told()["exact"],
@@ -233,6 +230,9 @@ class Session:
             "exact": self._exactness.fact(),
             "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
+
+    def git(self) -> dict[str, Any] | None:
+        return git_state()
 
     def tell(self, event: str, **details: object) -> None:
         """Write an event to events.jsonl and, if it has a reason, show it on the screen."""

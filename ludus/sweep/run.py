@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from ludus.config.base import TrainerConfig, from_data
 from ludus.core.errors import (
@@ -18,6 +19,7 @@ from ludus.core.runtime import Request
 from ludus.core.trainer import Trainer
 from ludus.session.build import build_trainer
 from ludus.session.record import Record
+from ludus.session.repository import git_state
 from ludus.session.session import Session
 from ludus.sweep.curve import Point
 from ludus.sweep.engine import MakeTrainer, RunEnd, Task
@@ -56,6 +58,9 @@ class SweptSession(Session):
         self._signed = time.monotonic()
         self.pruned_because: str | None = None
 
+    def git(self) -> dict[str, Any] | None:
+        return _git_at_first()
+
     def ready(self, run: Run) -> None:
         super().ready(run)
         self._logger.attach(_Ear(self._metric, self._news))
@@ -83,6 +88,12 @@ class SweptSession(Session):
         if self.pruned_because is not None and not run.is_finished:
             return "pruned", self.pruned_because
         return super().outcome(run)
+
+
+@functools.cache
+def _git_at_first() -> dict[str, Any] | None:
+    """Return the state of the repository when this process began its first run, with the code that it has."""
+    return git_state()
 
 
 class _Ear:

@@ -149,9 +149,7 @@ class LocalEngine:
                     worker.child.send({"do": "pause"})
 
     def close(self) -> None:
+        # They hold nothing: a run is in its directory.
         for worker in self._workers:
-            if worker.task is None and worker.is_ready:
-                worker.child.close()
-            else:
-                worker.child.kill()
+            worker.child.kill()
         self._workers = []
