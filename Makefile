@@ -34,7 +34,7 @@ mutants: $(READY)  ## Break lines on purpose and see a test fail for each.
 
 bench: $(READY)  ## The benchmarks beside their peers.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
-	for name in supervised real checkpoint startup rl replay learning active active_learning transfer games games_learning loading arena arena_proof arena_learning; do $(BIN)/python -m benchmarks $$name --json bench-$$name.json || exit 1; done
+	for name in supervised real checkpoint startup rl replay learning active active_learning transfer games games_learning loading arena arena_proof arena_learning sweep; do $(BIN)/python -m benchmarks $$name --json bench-$$name.json || exit 1; done
 
 clean:  ## Remove what the build made; runs are kept.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -48,6 +48,7 @@ REPORTED_PACKAGES = (
     "scikit-activeml",
     "modAL-python",
     "baal",
+    "optuna",
 )
 
 Role = Literal["ludus", "peer", "reference"]

@@ -92,6 +92,9 @@ if TYPE_CHECKING:
     from ludus.store.storage import Storage as Storage
     from ludus.supervised.trainer import BaseTrainer as BaseTrainer
     from ludus.supervised.trainers.supervised import Trainer as Trainer
+    from ludus.sweep.config import SweepConfig as SweepConfig
+    from ludus.sweep.sweeper import Sweeper as Sweeper
+    from ludus.sweep.trials import SweepResult as SweepResult
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
     __all__ += ["__version__"]

@@ -37,10 +37,21 @@ ALLOWED = {
     "rl": SHARED,
     "games": SHARED,
     "arena": {*SHARED, "fit"},
+    "sweep": AROUND,
     "testing": SHARED,
     "cli": {*SHARED, "testing"},
     "example_configs": {*SHARED, "supervised", "active", "rl", "games", "arena"},
-    "ludus": {*SHARED, "supervised", "active", "rl", "games", "arena", "cli", "example_configs"},
+    "ludus": {
+        *SHARED,
+        "supervised",
+        "active",
+        "rl",
+        "games",
+        "arena",
+        "sweep",
+        "cli",
+        "example_configs",
+    },
 }
 MODULE = re.compile(r"ludus(\.[a-z_]+)+")
 BANNED = re.compile(

@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from ludus.cli import family_commands
 from ludus.config.registry import load_installed, load_plugin
-from ludus.core.errors import LudusError
+from ludus.core.errors import LudusError, is_out_of_memory
 from ludus.show.terminal import say, warn
 
 _ORDER = (
@@ -75,7 +75,7 @@ class Commands(TyperGroup):
                 raise typer.Exit(128 + signal.SIGHUP) from None
             code, text = 1, f"{error.filename or 'the system'}: {error.strerror or error}"
         except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             problem = " ".join(str(error).split())[:200]
             code, text = 1, f"out of memory; make the model or the batch smaller ({problem})"
@@ -89,13 +89,6 @@ def _drop_output() -> None:
         print(end="", flush=True)
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    # Torch has an exception type for this only on GPUs, and may not be imported here.
-    said = ("can't allocate memory", "Storage size calculation overflowed")
-    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-    return is_named or any(words in str(error) for words in said)
 
 
 app = typer.Typer(

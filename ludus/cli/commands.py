@@ -122,10 +122,9 @@ def _print_result(result: Result, *, as_json: bool, is_silent: bool) -> None:
 def plan(config: ConfigFile, overrides: Overrides = None, plugin: Plugin = None) -> None:
     """Print what a config would do, as a tree, and do none of it."""
     from ludus.cli import tasks
-    from ludus.config.base import read_config
 
     load(plugin)
-    say(tasks.render_plan(read_config(config, overrides or [], tell=tell)))
+    say(tasks.plan_of(config, overrides or []))
 
 
 @app.command()

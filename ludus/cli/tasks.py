@@ -17,8 +17,9 @@ from ludus.cli.able import (
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
-from ludus.config.base import TrainerConfig, current, read_data, typed_file
+from ludus.config.base import TrainerConfig, change, config_of, current, read_data, typed_file
 from ludus.config.overrides import key_paths
+from ludus.config.registry import find, is_program
 from ludus.core.abilities import Narrates, find_ability
 from ludus.core.errors import ConfigError
 from ludus.core.plan import check_plan, render
@@ -75,6 +76,18 @@ def print_result(result: Result, *, is_silent: bool) -> None:
         say(f"next: ludus report {quote(str(result.run_dir))}")
     elif is_silent and not result.reason:
         say(f"to go on: {directory.way_to_resume(str(result.run_dir))}")
+
+
+def plan_of(path: str, overrides: Sequence[str]) -> str:
+    """Return what the file of a trainer, or of a program with a plan, would do, as a tree."""
+    written = read_data(path)
+    kind = written.get("kind") if isinstance(written, dict) else None
+    if isinstance(kind, str) and is_program(kind) and hasattr(find("program", kind), "plan"):
+        data = current(written, source=path)
+        changed = change(data, overrides, source=path, tell=tell)
+        program = find("program", kind)(typed_file(data, source=path, changed=changed))
+        return str(program.plan())
+    return render_plan(config_of(written, overrides, source=path, tell=tell))
 
 
 def render_plan(config: TrainerConfig) -> str:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-import os
-import stat
-import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +13,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
 
 from ludus.config import migrations, strict_yaml
-from ludus.config.bases import changes_task, expand, has_base, is_preset
+from ludus.config.bases import changes_task, expand, has_base
+from ludus.config.files import is_preset, read_data
 from ludus.config.overrides import apply_overrides, is_length, key_paths, override, value_at
-from ludus.config.registry import example_path, find, is_program, kinds, shipped_names
+from ludus.config.registry import example_path, find, is_program, kinds
 from ludus.config.sections import COMMAND_LINE, StrictConfig, listed, registered, validate
-from ludus.core.errors import ConfigError, nearest
+from ludus.core.errors import ConfigError
 
 __all__ = [
     "CheckpointSettings",
@@ -29,6 +27,7 @@ __all__ = [
     "StrictConfig",
     "TrainerConfig",
     "change",
+    "config_of",
     "current",
     "example",
     "from_data",
@@ -243,13 +242,20 @@ def read_config(
     The name of a preset stands for its file; with another task it gives the run its name.
     `tell` is called with a message on what an override changes besides its own key.
     """
-    data = current(read_data(path), source=str(path))
-    _check_trainer(data, str(path))
-    changed = change(data, overrides, source=str(path), tell=tell)
+    return config_of(read_data(path), overrides, source=str(path), tell=tell)
+
+
+def config_of(
+    written: object, overrides: Sequence[str], *, source: str, tell: Tell
+) -> TrainerConfig:
+    """Return the typed config of a file's content, with `key.path=value` overrides."""
+    data = current(written, source=source)
+    _check_trainer(data, source)
+    changed = change(data, overrides, source=source, tell=tell)
     asked = changed[: len(overrides)]
-    if is_preset(path) and "name" not in asked and changes_task(asked):
-        data["name"] = str(path)
-    return typed(data, source=str(path), changed=changed)
+    if is_preset(source) and "name" not in asked and changes_task(asked):
+        data["name"] = source
+    return typed(data, source=source, changed=changed)
 
 
 def given(config: object) -> Any:
@@ -257,37 +263,6 @@ def given(config: object) -> Any:
     if isinstance(config, str | Path):
         return read_config(config)
     return from_data(config, source="the config") if isinstance(config, Mapping) else config
-
-
-def read_data(path: str | Path) -> Any:
-    """Return the content of a config file or preset, unchecked; `-` reads from standard input."""
-    path = example_path(str(path)) if is_preset(path) else Path(path)
-    limit = strict_yaml.MAX_BYTES * 4 + 1
-    try:
-        if str(path) == "-":
-            text = sys.stdin.buffer.read(limit)
-        else:
-            # A pipe or a device could block the reader forever, and so could opening one.
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise ConfigError(
-                        f"{path} is not a regular file; pipe the config in, and give -"
-                    )
-                text = file.read(limit)
-    except IsADirectoryError:
-        raise ConfigError(f"{path} is a directory; give the config file") from None
-    except FileNotFoundError:
-        kind = path.stem if path.stem in kinds("trainer") else "KIND"
-        written = path if path.suffix else f"{path}.yaml"
-        near = "" if path.suffix else f".{nearest(str(path), shipped_names())}"
-        what = "file" if path.suffix else "file or preset"
-        raise ConfigError(
-            f"{path}: no such {what}; `ludus new {kind} > {written}` writes one{near}"
-        ) from None
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return strict_yaml.parse(text, source=str(path))
 
 
 def example(kind: str, **changes: object) -> Any:

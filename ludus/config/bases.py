@@ -8,18 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.config import migrations, strict_yaml
+from ludus.config import migrations
+from ludus.config.files import read_data
 from ludus.config.overrides import is_length, key_paths, nearest_path, override
 from ludus.config.registry import example_path, is_program, shipped_names
 from ludus.core.errors import ConfigError, nearest
 
 _DEEPEST = 8
 _NUM_DIGITS = 8
-
-
-def is_preset(path: str | Path) -> bool:
-    """Return whether this is the name of a preset that ludus ships, and not a file that is there."""
-    return str(path) in shipped_names() and not Path(path).is_file()
 
 
 def changes_task(keys: Sequence[str]) -> bool:
@@ -92,8 +88,7 @@ def _whole(name: str, *, source: str, depth: int) -> dict[str, Any]:
         raise ConfigError(
             f"{source}: the base '{name}' is neither a preset nor a file.{nearest(name, shipped_names())}"
         )
-    text = path.read_bytes()
-    data = strict_yaml.parse(text, source=str(path))
+    data = read_data(path)
     if has_base(data):
         return expand(data, source=str(path), depth=depth + 1)
     if not isinstance(data, Mapping):

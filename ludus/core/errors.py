@@ -46,6 +46,14 @@ class Interrupted(Exception):
     """The run pauses, by a signal or because a stage waits; a checkpoint is saved and it can be resumed."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether an error of Python or of torch says that there is not enough memory."""
+    # Torch has an exception type for this only on GPUs, and may not be imported here.
+    said = ("can't allocate memory", "Storage size calculation overflowed")
+    is_named = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
+    return is_named or any(words in str(error) for words in said)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'x'?` for the known name closest to this one, or a list of the known names."""
     names = sorted(known)

@@ -146,6 +146,11 @@ class Child:
         self._check_open()
         return self._frames.wait(timeout)
 
+    def descriptors(self) -> list[int]:
+        """Return the descriptors of which one is readable when `receive` has something: see `ready_among`."""
+        self._check_open()
+        return self._frames.readable_by
+
     def give_up(self, timeout: float) -> ChildHung:
         """Kill it, and return the error that it did not answer within this many seconds."""
         # The child's fault handler prints a traceback on this signal.
@@ -188,6 +193,17 @@ class Child:
             else f"ended (exit code {code})"
         )
         return ChildDied(f"{self.name} {how}{self._tail.words()}", code)
+
+
+def ready_among(children: Sequence[Child], timeout: float) -> list[Child]:
+    """Return those of several children that `receive` has a message or an error of, waiting for the first."""
+    poll, owners = select.poll(), {}
+    for child in children:
+        for fd in child.descriptors():
+            poll.register(fd, select.POLLIN)
+            owners[fd] = child
+    found = {id(owners[fd]): owners[fd] for fd, _ in poll.poll(1000 * timeout)}
+    return list(found.values())
 
 
 _SERVERS: set[Child] = set()

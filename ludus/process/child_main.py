@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ludus.core.errors import LudusError
+from ludus.process import talk
 from ludus.process.frames import Frames, Message, Piece
 
 Answer = tuple[dict[str, Any], Sequence[Piece]]
@@ -37,6 +38,7 @@ def main(arguments: Sequence[str]) -> None:
     for fd in (reader, writer):
         os.set_inheritable(fd, False)
     frames = Frames(reader, writer)
+    talk.begin(frames)
     with contextlib.suppress(EOFError):
         serve(frames, _prepared(module, frames.receive()))
         return

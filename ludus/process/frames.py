@@ -33,6 +33,8 @@ class Frames:
     def __init__(self, reader: int, writer: int, *, death: int | None = None) -> None:
         self.reader, self.writer = reader, writer
         self._death = death
+        self.readable_by = [reader] if death is None else [reader, death]
+        """Descriptors of which one is readable when there is a message, or the other side is gone."""
         os.set_blocking(reader, False)
         os.set_blocking(writer, False)
         self._readable, self._writable = select.poll(), select.poll()

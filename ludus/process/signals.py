@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -69,6 +69,27 @@ class Signals:
     def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
+    """Call `stop` at the first signal inside, and yield the signals received; main thread only."""
+    heard: list[int] = []
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        if heard and number != signal.SIGHUP:
+            raise KeyboardInterrupt
+        heard.append(number)
+        stop()
+
+    # What is ignored, as a SIGHUP under nohup, stays so.
+    watched = [one for one in _WATCHED if signal.getsignal(one) != signal.SIG_IGN]
+    before = {one: signal.signal(one, hear) for one in watched}
+    try:
+        yield heard
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _is_left_to_others(number: int) -> bool:

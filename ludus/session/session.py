@@ -51,7 +51,7 @@ class Session:
         self._trainer = trainer
         self._request = request
         self._storage = storage_of(trainer, request)
-        self._refuse_foreign_directory()
+        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
@@ -77,19 +77,15 @@ class Session:
         if self._display is not None:
             self._display.message(text)
 
-    def _refuse_foreign_directory(self) -> None:
-        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
-
     def open(self, run: Run, parts: Mapping[str, Stateful]) -> Mapping[str, Any] | None:
         """Lock the directory, load the newest valid checkpoint if there is one, and start the log."""
         trainer, storage = self._trainer, self._storage
-        lock = self._stack.enter_context(storage.lock())
-        storage.check_owned = lock.check
+        storage.check_owned = self._stack.enter_context(storage.lock()).check
         self._stack.callback(setattr, storage, "check_owned", lambda: None)
         self._is_taken = True
         self._stack.callback(setattr, self, "_is_taken", False)
         # Another process may have created the run before this one got the lock.
-        self._refuse_foreign_directory()
+        directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         storage.sweep()
         self._stack.callback(storage.close)
         self._parts = {**parts, "logger": self._logger, "random": self._random}
@@ -190,7 +186,7 @@ class Session:
             "versions": versions(),
             "host": host(),
             "machine": machine(self._device),
-            "git": git_state(),
+            "git": self.git(),
             **code_for_note(),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
@@ -235,6 +231,9 @@ class Session:
             "device": f"{self._device}, torch threads: {machine(self._device)['threads']}",
         }
 
+    def git(self) -> dict[str, Any] | None:
+        return git_state()
+
     def tell(self, event: str, **details: object) -> None:
         """Write an event to events.jsonl and, if it has a reason, show it on the screen."""
         directory.tell_event(self._storage, event, **details)
@@ -258,20 +257,21 @@ class Session:
                 return
             self._saver.wait()
             self._storage.check_owned()
-            event, reason = str(ending(run).status), ending(run).reason
+            event, reason = self.outcome(run)
             if isinstance(error, KeyboardInterrupt):
                 # Not a failure: someone did not want to wait for the next boundary.
                 reason = reason or (None if run.is_finished else "stopped at once")
             elif error is not None:
-                event, reason = (
-                    "failed",
-                    f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
-                )
+                first = str(error).partition("\n")[0]
+                event, reason = "failed", f"{type(error).__name__}: {first}"
             directory.tell_event(self._storage, event, reason=reason, **self._ending(run))
             if run.interrupted and not run.is_finished:
                 # Messages that the display still holds back come before this one.
                 self._screen.hide()
                 self._screen.say(self.way_to_resume())
+
+    def outcome(self, run: Run) -> tuple[str, str | None]:
+        return str(ending(run).status), ending(run).reason
 
     def _ending(self, run: Run) -> dict[str, Any]:
         return {

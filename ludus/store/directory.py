@@ -27,7 +27,7 @@ from ludus.store.storage import Storage
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
 
 FIRST_CHECKPOINT = "first_checkpoint"
-ENDINGS = ("finished", "stopped", "interrupted", "failed")
+ENDINGS = ("finished", "stopped", "interrupted", "pruned", "failed")
 JOURNALS = ("events.jsonl",)
 """Files of events; a resume only appends to them."""
 _LOGS = ("metrics.jsonl", "timing.jsonl", "weights.jsonl", "metrics.csv")

@@ -43,6 +43,12 @@ APART = {
     "reinforce: num_epochs",
     "spg: engine",
     "spg: minibatch_size",
+    "sweep: batch_size",
+    "sweep: deterministic",
+    "sweep: engine",
+    "sweep: max_env_steps",
+    "sweep: max_epochs",
+    "sweep: workers",
 }
 
 

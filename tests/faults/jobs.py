@@ -31,10 +31,11 @@ from tests.faults.small_run import train
 from tests.faults.victims import Forking
 from tests.process.warm_children import ForkedChildren
 
-# Imported here so that no child has to; the last is not installed everywhere.
+# Imported here so that no child has to; the last ones are not installed everywhere.
 _IMPORTED = (
     "ludus.session.session", "ludus.judge.worker", "ludus.envs.worker_main", "gymnasium.wrappers",
-    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "s3fs",
+    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "s3fs", "optuna",
+    "cmaes",
 )  # fmt: skip
 for _name in _IMPORTED:
     with contextlib.suppress(ModuleNotFoundError):
@@ -210,3 +211,8 @@ def fill_disk(root: str, limit: int, is_for_good: bool = False) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         print(f"{type(error).__name__}: {error}")
         sys.exit(3)
+
+
+def sweep(folder: str, data: dict[str, Any], at: str | None, count: int, wrong: str) -> None:
+    """Go on with a sweep until it is killed, or to its end; something of it may be done wrong."""
+    importlib.import_module("tests.sweep.victim").live(folder, data, at, count, wrong)

@@ -45,6 +45,10 @@ CATEGORIES = (
     "analyser",
     "schedule",
     "optimizer",
+    "sampler",
+    "pruner",
+    "seed_pruner",
+    "sweep_engine",
 )
 
 CASES: dict[tuple[str, str], str] = {}

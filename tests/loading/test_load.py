@@ -23,7 +23,7 @@ from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
 
 WINE = torch.linspace(-1, 1, 4 * 13).reshape(4, 13)
-NO_VALIDATION = {"with_validation": False, "early_stopping": None, "best_model": None}
+NO_VALIDATION = {"evaluate_every_epochs": 0, "evaluation.patience": None, "evaluation.keep": 0}
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,8 @@ def test_pictures_of_another_folder_have_the_classes_of_the_run(
 
 
 def test_a_kept_model_is_measured_by_its_trainer_on_any_loader(call: Ludus) -> None:
-    trainer: Any = ludus.build_trainer(small_config(best_model={**BEST, "keep": 2}))
+    keeps = {"evaluation.metric": "validation/epoch_accuracy", "evaluation.keep": 2}
+    trainer: Any = ludus.build_trainer(small_config(**keeps))
     with pytest.raises(LudusError, match="there is nothing to evaluate yet"):
         trainer.evaluate(None, model="best")
     trainer.fit()
@@ -182,9 +183,6 @@ def test_a_kept_model_is_measured_by_its_trainer_on_any_loader(call: Ludus) -> N
     assert all(torch.equal(trainer.model.state_dict()[name], one) for name, one in before.items())
     with pytest.raises(RunError, match="no model is kept there"):
         trainer.evaluate(data, model="worst")
-
-
-BEST = {"metric": "validation/epoch_accuracy", "mode": None}
 
 
 def test_a_run_in_episodes_has_no_data_to_change(call: Ludus) -> None:

@@ -61,7 +61,7 @@ def test_a_network_of_convolutions_of_a_script_is_the_same_in_torch_and_onnx(
         "import ludus, torch\n"
         "from tests.command_line import small_config\n"
         "from tests.loading.test_programs import Convolutions\n"
-        "changes = {'with_validation': False, 'early_stopping': None, 'best_model': None}\n"
+        "changes = {'evaluate_every_epochs': 0, 'evaluation.patience': None, 'evaluation.keep': 0}\n"
         "data = torch.utils.data.TensorDataset(torch.randn(12, 1, 8, 8), torch.arange(12) % 3)\n"
         "trainer = ludus.Trainer(small_config(data=None, model=None, max_epochs=1, **changes),"
         " train_loader=data)\n"

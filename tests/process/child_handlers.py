@@ -10,6 +10,7 @@ import threading
 
 from ludus.config import registry
 from ludus.core.errors import ConfigError
+from ludus.process import talk
 
 
 def echo(header, pieces):
@@ -40,6 +41,12 @@ def print_much(header, pieces):
         os.write(1, b"x" * (1 << 20))
         os.write(2, b"\n")
     os.write(2, b"the last words\n")
+
+
+def converse(header, pieces):
+    was_addressed = talk.is_addressed()
+    talk.say({"asks": header["question"]})
+    return {"was_addressed": was_addressed, "heard": talk.hear()["answer"]}, ()
 
 
 def fail(header, pieces):
@@ -78,6 +85,18 @@ def write_to(header, pieces):
 
 
 def handlers():
-    found = (about, write_to, torch_state, print_much, fail, stumble, leave, crash, abort, hang)
+    found = (
+        about,
+        converse,
+        write_to,
+        torch_state,
+        print_much,
+        fail,
+        stumble,
+        leave,
+        crash,
+        abort,
+        hang,
+    )
     named = {handler.__name__: handler for handler in (echo, start_a_grandchild, *found)}
     return {**named, "": lambda header, pieces: None}

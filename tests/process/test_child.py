@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from ludus.config import registry
-from ludus.process.child import _SERVERS, Child, ChildDied, ChildFailed, ChildHung
+from ludus.process.child import _SERVERS, Child, ChildDied, ChildFailed, ChildHung, ready_among
 
 ROOT = Path(__file__).parents[2]
 HANDLERS = "tests.process.child_handlers"
@@ -47,6 +47,33 @@ def test_requests_are_answered_in_order(child: Child) -> None:
     for number in range(3):
         child.send({"do": "echo", "say": number})
     assert [child.receive()[0]["heard"] for _ in range(3)] == [0, 1, 2]
+
+
+def test_a_child_may_ask_its_parent_before_it_answers(child: Child) -> None:
+    child.send({"do": "converse", "question": "how far?"})
+    assert child.receive()[0] == {"asks": "how far?"}
+    child.send({"do": "an answer to the handler, not a request", "answer": 7})
+    assert child.receive()[0] == {"was_addressed": False, "heard": 7}
+    assert child.ask({"do": "echo", "say": 1})[0] == {"heard": 1}
+
+
+def test_of_several_children_those_are_found_that_have_said_something_or_are_gone(
+    child: Child,
+) -> None:
+    other = Child(HANDLERS, name="the other")
+    try:
+        for one in (child, other):
+            one.ask({})
+        assert ready_among([child, other], 0) == []
+        other.send({"do": "echo", "say": 1})
+        assert ready_among([child, other], 60) == [other]
+        other.receive()
+        os.kill(child.pid, signal.SIGKILL)
+        assert ready_among([child, other], 60) == [child]
+        with pytest.raises(ChildDied, match="SIGKILL"):
+            child.receive()
+    finally:
+        other.close()
 
 
 def test_an_error_in_the_child_is_told_and_the_next_request_is_served(child: Child) -> None:

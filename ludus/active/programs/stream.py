@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
 from ludus.active.stream.config import LinkConfig, RetrainingConfig, StreamConfig
@@ -17,10 +14,9 @@ from ludus.active.stream.server import Server
 from ludus.config.base import FileConfig
 from ludus.config.registry import register
 from ludus.core.errors import LudusError
+from ludus.process.signals import on_stop
 from ludus.show.terminal import say
 from ludus.store.local import LocalStorage
-
-_WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @register("program", "edge")
@@ -141,27 +137,6 @@ class StandaloneProgram:
                     edge.run()
             finally:
                 center.close()
-
-
-@contextlib.contextmanager
-def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
-    """Call `stop` at the first signal inside, and yield the signals received; main thread only."""
-    heard: list[int] = []
-
-    def hear(number: int, frame: FrameType | None) -> None:
-        if heard and number != signal.SIGHUP:
-            raise KeyboardInterrupt
-        heard.append(number)
-        stop()
-
-    # Under nohup a SIGHUP is ignored, and stays so.
-    watched = [one for one in _WATCHED if signal.getsignal(one) != signal.SIG_IGN]
-    before = {one: signal.signal(one, hear) for one in watched}
-    try:
-        yield heard
-    finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
 
 
 def _printer(name: str) -> Callable[[str], None]:

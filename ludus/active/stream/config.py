@@ -25,7 +25,7 @@ from ludus.config.base import (
     read_data,
     typed_file,
 )
-from ludus.config.registry import kinds
+from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError, nearest
 from ludus.nn.model import CLASS_LOSSES
 
@@ -184,7 +184,8 @@ def read_stream_config(
             f"{path}: a file of kind {kind} is a trainer's; `ludus train {path}` runs it, and"
             " `ludus new stream` prints one of a stream"
         )
-    if kind not in (known := kinds("program")):
+    known = [one for one in kinds("program") if find("program", one).command == "stream"]
+    if kind not in known:
         raise ConfigError(
             f"{path}: 'kind' is {kind!r}; a stream's is one of: {', '.join(known)}."
             f"{nearest(str(kind), known)}"

@@ -51,6 +51,8 @@ def status_sentence(run: ReportedRun) -> str:
             return f"The run was stopped before its end{because}."
         case "interrupted":
             return f"The run was interrupted{because}; {resume} goes on where it stopped."
+        case "pruned":
+            return f"A sweep ended the run early{because}; {resume} goes on where it stopped."
         case _:
             return f"The run failed{because}; once that is mended, {resume} goes on."
 

@@ -52,7 +52,7 @@ p{margin:6px 0}.panel>:first-child{margin-top:0}.panel>:last-child{margin-bottom
 .pill{display:inline-block;border-radius:99px;padding:1px 11px;font-size:13px;font-weight:600;
  border:1px solid currentColor;white-space:nowrap}
 .finished{color:var(--good)}.stopped{color:var(--fair)}.failed,.bad{color:var(--bad)}
-.interrupted,.warn{color:var(--warn)}.open{color:var(--soft)}
+.interrupted,.pruned,.warn{color:var(--warn)}.open{color:var(--soft)}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;
  margin:20px 0 12px}
 .card,figure,.panel{background:var(--card);border:1px solid var(--rule);border-radius:10px}

@@ -1,0 +1,65 @@
+"""`ludus sweep FILE`: search for the best values of some keys of a config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+
+def sweep(
+    config: Annotated[
+        str, typer.Argument(metavar="FILE", help="A complete YAML file: `ludus new sweep`.")
+    ],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Change a key: budget.max_trials=50"),
+    ] = None,
+    root: Annotated[
+        str, typer.Option("--root", help="The directory that holds all sweeps.")
+    ] = "sweeps",
+    best: Annotated[
+        bool, typer.Option("--best", help="Train the best config so far with more seeds.")
+    ] = False,
+    seeds: Annotated[
+        str | None,
+        typer.Option(
+            "--seeds", help="With --best: a number of new seeds, or a range such as 10-14."
+        ),
+    ] = None,
+    export_optuna: Annotated[
+        str | None,
+        typer.Option(
+            "--export-optuna", metavar="STUDY.DB", help="Write the trials for Optuna's dashboard."
+        ),
+    ] = None,
+    plugin: Annotated[
+        list[str] | None, typer.Option("--plugin", help="Your module that registers kinds.")
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON object, and nothing else, on standard output."),
+    ] = False,
+) -> None:
+    """Search for the best values of some keys; Ctrl-C saves, and the same command goes on."""
+    from ludus.config.registry import load_plugin
+    from ludus.show.terminal import tell
+    from ludus.sweep.sweeper import Sweeper
+    from ludus.sweep.told import seeds_of, tell_best, tell_result
+
+    for name in plugin or []:
+        load_plugin(name)
+    wanted = seeds_of(seeds, is_best=best)
+    sweeper = Sweeper(config, overrides or [])
+    show_on: Literal["stdout", "stderr"] = "stderr" if json else "stdout"
+    if best:
+        tell_best(sweeper.train_best(wanted, root=root, show_on=show_on), as_json=json)
+        return
+    result = sweeper.sweep(root=root, show_on=show_on)
+    if export_optuna is not None:
+        sweeper.export_optuna(Path(export_optuna), root=root)
+        tell(
+            f"{export_optuna} holds the trials; `optuna-dashboard sqlite:///{export_optuna}` shows them"
+        )
+    tell_result(result, sweeper.way_to_go_on(root), as_json=json)

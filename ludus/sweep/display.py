@@ -1,0 +1,145 @@
+"""What a sweep shows while it runs: a live table in a terminal, a line for each trial in a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ludus.judge.directions import Direction
+from ludus.show.terminal import clean
+from ludus.sweep.curve import Point
+from ludus.sweep.trials import RunOutcome, SweepTrial, best_trial
+
+_WIDTH = 159
+_SHOWN = 12
+_COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "open": "cyan"}
+
+
+class SweepDisplay:
+    """Shows the trials; the rows are the best ones, and those under way."""
+
+    def __init__(
+        self, title: str, metric: str, mode: Direction, console: Console, *, is_silent: bool
+    ) -> None:
+        self._title, self._metric, self._mode = title, metric, mode
+        self._console, self._is_silent = console, is_silent
+        self._trials: Mapping[int, SweepTrial] = {}
+        self._max_trials: int | None = None
+        self._running: dict[tuple[int, int], float | None] = {}
+        self._began = time.monotonic()
+        self._live: Live | None = None
+
+    def open(self, trials: Mapping[int, SweepTrial], max_trials: int | None) -> None:
+        """Start showing."""
+        self._trials, self._max_trials = trials, max_trials
+        if self._console.is_terminal and not self._is_silent:
+            self._live = Live(
+                console=self._console, get_renderable=self._render, refresh_per_second=4
+            )
+            self._live.start()
+
+    def close(self) -> None:
+        """Stop showing; the table stays."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def say(self, text: str) -> None:
+        """Show one line."""
+        if not self._is_silent:
+            self._console.print(Text(_cut(clean(text))), soft_wrap=True)
+
+    def began(self, trial: SweepTrial, seed: int) -> None:
+        self._running[trial.number, seed] = None
+
+    def logged(self, trial: SweepTrial, seed: int, point: Point) -> None:
+        self._running[trial.number, seed] = point.value
+
+    def ended(self, trial: SweepTrial, outcome: RunOutcome | None) -> None:
+        if outcome is not None:
+            self._running.pop((trial.number, outcome.seed), None)
+        elif self._live is None:
+            self.say(self._line(trial))
+
+    def _line(self, trial: SweepTrial) -> str:
+        """Return a trial as one line."""
+        best = best_trial(list(self._trials.values()), self._mode)
+        told = f"best: trial {best.number} {_score(best)}  " if best else ""
+        head = f"trial {trial.number}: {trial.state}  {_score(trial)}  {told}{_point(trial.point)}"
+        return head + (f"  ({trial.reason})" if trial.reason else "")
+
+    def _render(self) -> RenderableType:
+        trials = list(self._trials.values())
+        counts = {state: sum(t.state == state for t in trials) for state in _COLOURS}
+        of = f" of {self._max_trials}" if self._max_trials is not None else ""
+        minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
+        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        head = Text(
+            _cut(
+                clean(
+                    f"{self._title}: {len(trials)}{of} trials ({told or 'none'}), {minutes}:{seconds:02d}"
+                )
+            )
+        )
+        return Group(head, self.table(trials))
+
+    def table(self, trials: list[SweepTrial]) -> Table:
+        """Return the best trials and those under way, as a table."""
+        rows = ranked(trials, self._mode)
+        shown = [t for t in rows if t.state == "open"][:_SHOWN]
+        shown = [t for t in rows if t.state != "open"][: _SHOWN - len(shown) // 2] + shown
+        table = Table(
+            "trial", "state", clean(self._metric), "point", "why", box=None, pad_edge=False
+        )
+        for trial in shown:
+            state = Text(trial.state, style=_COLOURS[trial.state])
+            score = self._score_of(trial)
+            texts = [Text(clean(one)) for one in (score, _point(trial.point), trial.reason or "")]
+            table.add_row(str(trial.number), state, *texts)
+        return table
+
+    def _score_of(self, trial: SweepTrial) -> str:
+        if trial.score is not None:
+            return _score(trial)
+        values = [v for (number, _), v in self._running.items() if number == trial.number and v]
+        return " ".join(f"({value:.5g})" for value in values)
+
+
+def ranked(trials: list[SweepTrial], mode: Direction) -> list[SweepTrial]:
+    """Return the trials, the best first, those without a score last."""
+    sign = -1 if mode == "max" else 1
+
+    def place(trial: SweepTrial) -> tuple[int, float, int]:
+        has_score = trial.state == "complete" and trial.score is not None
+        mean = trial.score.mean if trial.score is not None else 0.0
+        return (0 if has_score else 1, sign * mean if has_score else 0.0, trial.number)
+
+    return sorted(trials, key=place)
+
+
+def _score(trial: SweepTrial) -> str:
+    """Return a score with half the width of its interval."""
+    score = trial.score
+    if score is None:
+        return ""
+    return f"{score.mean:.6g}" + ("" if score.half is None else f" ± {score.half:.2g}")
+
+
+def _point(point: Mapping[str, Any]) -> str:
+    return " ".join(f"{path.split('.')[-1]}={_value(value)}" for path, value in point.items())
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return str(value.get("kind", "{...}"))
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."

@@ -1,0 +1,1 @@
+"""Engines of a sweep: where its runs are executed."""

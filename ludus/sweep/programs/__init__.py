@@ -1,0 +1,1 @@
+"""The program whose file `ludus sweep` reads."""

@@ -1,0 +1,1 @@
+"""Pruners: end a run early that does worse than others at the same step."""

@@ -1,0 +1,1 @@
+"""Samplers: how the points of a sweep are chosen."""
