@@ -1,11 +1,28 @@
-"""Confidence interval of a mean over a few runs, by Student's t distribution."""
+"""Confidence intervals over a few runs: of a mean by Student's t, of any statistic by the bootstrap.
+
+The interquartile mean and the probability of improvement are those of Agarwal et al., "Deep Reinforcement
+Learning at the Edge of the Statistical Precipice" (2021), which the package rliable computes.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ludus.seeds import derive
+
+Resampled = NDArray[np.float64]
+"""Values of shape (resamples, runs, ...)."""
+Statistic = Callable[..., Any]
+"""Takes one array of resampled values for each sample, and returns a value of each resample."""
+NUM_RESAMPLES = 10_000
+_MOST_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -69,3 +86,47 @@ def _t_cdf(t: float, degrees: int) -> float:
     if is_odd:
         return 0.5 + (angle + sine * total) / math.pi
     return 0.5 + sine * total / 2
+
+
+def bootstrap_interval(
+    *samples: ArrayLike,
+    statistic: Statistic,
+    confidence: float,
+    seed: int = 0,
+    num_resamples: int = NUM_RESAMPLES,
+) -> tuple[Any, Any]:
+    """Return the lower and the upper bound of a statistic, by the stratified percentile bootstrap.
+
+    The first axis of a sample counts its runs: they are drawn with replacement, each sample by itself.
+    Further axes, such as the points of a curve, are kept whole. The same seed gives the same bounds.
+    """
+    values = [np.asarray(sample, dtype=np.float64) for sample in samples]
+    if not values or any(not len(one) for one in values):
+        raise ValueError("a sample without values has no interval")
+    random = np.random.Generator(np.random.PCG64(derive(seed, "bootstrap")))
+    most = max(1, _MOST_VALUES // (math.prod(map(len, values)) * max(1, values[0][0].size)))
+    found = []
+    for begin in range(0, num_resamples, most):
+        num = min(most, num_resamples - begin)
+        drawn = [one[random.integers(len(one), size=(num, len(one)))] for one in values]
+        found.append(np.asarray(statistic(*drawn)))
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(np.concatenate(found), [tail, 1 - tail], axis=0)
+    return (float(low), float(high)) if low.ndim == 0 else (low, high)
+
+
+def mean_of(values: Resampled) -> Any:
+    """Return the mean over the runs of each resample."""
+    return values.mean(axis=1)
+
+
+def interquartile_mean(values: Resampled) -> Any:
+    """Return the mean over the middle half of the runs of each resample (IQM)."""
+    cut = values.shape[1] // 4
+    return np.sort(values, axis=1)[:, cut : values.shape[1] - cut].mean(axis=1)
+
+
+def probability_of_improvement(ours: Resampled, others: Resampled) -> Any:
+    """Return how often a run of ours is above a run of the others, over all pairs; equal ones count half."""
+    one, other = ours[:, :, None], others[:, None, :]
+    return (np.greater(one, other) + 0.5 * np.equal(one, other)).mean(axis=(1, 2))
