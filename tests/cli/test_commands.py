@@ -766,7 +766,7 @@ def test_a_warning_is_a_sentence_without_the_line_of_code_it_came_from(
         warnings.warn("the cache is damaged", stacklevel=1)
         return data
 
-    monkeypatch.setattr("ludus.config.base.read_data", warns)
+    monkeypatch.setattr("ludus.cli.tasks.read_data", warns)
     assert call("plan", config).err == "ludus: the cache is damaged\n"
 
 
@@ -774,7 +774,7 @@ def test_a_bug_is_not_hidden(call: Ludus, config: str, monkeypatch: pytest.Monke
     def broken(path: str) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr("ludus.config.base.read_data", broken)
+    monkeypatch.setattr("ludus.cli.tasks.read_data", broken)
     with pytest.raises(RuntimeError, match="ours"):
         call("plan", config)
 
@@ -785,7 +785,7 @@ def test_ctrl_c_is_told_in_a_sentence(
     def interrupted(path: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ludus.config.base.read_data", interrupted)
+    monkeypatch.setattr("ludus.cli.tasks.read_data", interrupted)
     told = call("plan", config)
     assert told.code == 130
     assert told.err == "ludus: stopped at once; a run can be resumed from its last checkpoint\n"

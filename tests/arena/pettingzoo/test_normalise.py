@@ -132,7 +132,7 @@ def test_a_value_body_of_its_own_has_statistics_of_its_own() -> None:
 
 def test_the_statistics_of_a_batch_norm_of_ones_own_are_another_matter() -> None:
     # The buffers of `vector` are moved by the trainer alone: updates need no second look for them.
-    assert not prepared(small_env()).update._has_statistics
+    assert not prepared(small_env()).update.learned.has_statistics
 
 
 def test_what_was_seen_in_a_run_decides_what_its_agents_do(tmp_path: Any) -> None:
