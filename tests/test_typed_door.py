@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import os
 import pkgutil
@@ -30,12 +31,25 @@ def source(package: str) -> Path:
     return ROOT.joinpath(*package.split("."), "__init__.py")
 
 
+def parsed_names(text: str) -> dict[str, str]:
+    """Return the module of each name imported for checkers, by Python's own parser."""
+    return {
+        alias.name: node.module
+        for block in ast.parse(text).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module is not None
+        for alias in node.names
+    }
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_public_names_are_those_that_checkers_see(package: str) -> None:
     module, text = importlib.import_module(package), source(package).read_text()
     own = ["__version__"] if package == "ludus" else []
     names = imported_for_checkers(text)
     assert sorted(module.__all__) == sorted([*names, *own])
+    assert names == parsed_names(text)  # the pattern reads what Python does
     assert sorted(dir(module)) == sorted(module.__all__)
     # Checkers take a name for public only if it is imported as itself.
     assert all(f"{name} as {name}" in text for name in names)

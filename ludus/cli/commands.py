@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ludus.cli import run_commands  # noqa: F401 - its commands are part of the app
 from ludus.cli.app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
-from ludus.core.runtime import Result
 from ludus.process.standard_streams import fill_standard_streams
 from ludus.show.terminal import pass_on, say, tell
+
+if TYPE_CHECKING:
+    from ludus.core.runtime import Result
 
 
 @app.command()
