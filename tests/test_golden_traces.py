@@ -209,7 +209,8 @@ def test_the_first_steps_of_a_trainer_are_those_written_down(kind: str, tmp_path
     golden, found = json.loads(GOLDEN.read_text())[kind], trace(kind, tmp_path)
     assert [sorted(row) for row in found["records"]] == [sorted(row) for row in golden["records"]]
     for row, expected in zip(found["records"], golden["records"], strict=True):
-        assert row == pytest.approx(expected, rel=1e-3, abs=1e-5, nan_ok=True)
+        # Elsewhere a sum is rounded otherwise, and a choice between nearly equal values may fall otherwise.
+        assert row == pytest.approx(expected, rel=1e-2, abs=1e-4, nan_ok=True)
     if golden["machine"] == found["machine"]:
         same = ("parameters", "metrics")
         assert {name: found[name] for name in same} == {name: golden[name] for name in same}
