@@ -152,6 +152,8 @@ LEARNED = {
     "solo_agent": "update",
 }
 """What of a trainer holds its weights, where that is no agent."""
+CHOOSES = ("fused_dqn",)
+"""Games whose best two moves are nearly equal: on another CPU, which rounds otherwise, another is made."""
 
 
 def trace(kind: str, root: Path) -> dict[str, Any]:
@@ -208,10 +210,13 @@ def test_the_first_steps_of_a_trainer_are_those_written_down(kind: str, tmp_path
     """If this fails, training has changed: see the top of this file."""
     golden, found = json.loads(GOLDEN.read_text())[kind], trace(kind, tmp_path)
     assert [sorted(row) for row in found["records"]] == [sorted(row) for row in golden["records"]]
-    for row, expected in zip(found["records"], golden["records"], strict=True):
-        # Elsewhere a sum is rounded otherwise, and a choice between nearly equal values may fall otherwise.
-        assert row == pytest.approx(expected, rel=1e-2, abs=1e-4, nan_ok=True)
-    if golden["machine"] == found["machine"]:
+    is_same_machine = golden["machine"] == found["machine"]
+    count = 1 if kind in CHOOSES and not is_same_machine else len(golden["records"])
+    for row, expected in zip(found["records"][:count], golden["records"][:count], strict=True):
+        assert row == pytest.approx(
+            expected, rel=1e-3 if count > 1 else 1e-2, abs=1e-5, nan_ok=True
+        )
+    if is_same_machine:
         same = ("parameters", "metrics")
         assert {name: found[name] for name in same} == {name: golden[name] for name in same}
 
