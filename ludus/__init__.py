@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ArenaTrainer as ArenaTrainer,
         TensorDictTrainer as TensorDictTrainer,
     )
+    from ludus.cli.exporting import export as export
     from ludus.config.base import (
         StrictConfig as StrictConfig,
         TrainerConfig as TrainerConfig,

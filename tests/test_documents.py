@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import runpy
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ def code_blocks() -> list[tuple[str, str]]:
     found = []
     for path in DOCUMENTS:
         blocks = re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
+        # A block within a tab of the site is indented.
+        blocks = [textwrap.dedent(block) for block in blocks]
         found += [(f"{path.name}-{number}", block) for number, block in enumerate(blocks)]
     return found
 
@@ -96,3 +99,10 @@ def test_the_trainer_that_the_documents_teach_keeps_the_contract(tmp_path, monke
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_no_document_is_an_empty_promise(path: Path) -> None:
     assert len(path.read_text()) > 300
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    listed = re.findall(r"[\w-]+\.md", (HERE / "website" / "mkdocs.yml").read_text())
+    pages = {path.name for path in (HERE / "docs").glob("*.md")}
+    assert pages - set(listed) == set(), "add them to website/mkdocs.yml"
+    assert set(listed) - pages == {"index.md"}

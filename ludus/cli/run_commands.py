@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from ludus.cli.app import AsJson, Plugin, Root, RunDir, app, load
-from ludus.show.terminal import say
+from ludus.show.terminal import say, tell
 
 Model = Annotated[
     str,
@@ -113,11 +113,11 @@ def export(
     plugin: Plugin = None,
 ) -> None:
     """Write what a run trained, by default the best, to use it without ludus: by NumPy, torch or ONNX."""
-    from ludus.cli import tasks
+    from ludus.cli.exporting import export_run
 
     load(plugin)
     place = Path(out) if out else None
-    say(tasks.export_run(run, place, model=model, script=script, format_=format_.value))
+    say(export_run(run, place, to=format_.value, model=model, script=script, tell=tell))
 
 
 @app.command()

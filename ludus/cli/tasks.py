@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from shlex import quote
-from typing import Any, Literal
+from typing import Any
 
 from ludus.cli.able import (
     that_evaluates,
-    that_exports,
-    that_makes_programs,
     that_measures_others,
     that_plays,
 )
+from ludus.cli.exporting import place_in_run
 from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
@@ -24,7 +23,6 @@ from ludus.core.abilities import Narrates, find_ability
 from ludus.core.errors import ConfigError
 from ludus.core.plan import check_plan, render
 from ludus.core.runtime import Result
-from ludus.nn.export.programs import SUFFIXES, Format, write_program
 from ludus.session.build import build_trainer
 from ludus.session.prepared import PreparedRun, prepare
 from ludus.session.rebuilt import RebuiltRun
@@ -32,10 +30,7 @@ from ludus.show.terminal import pass_on, say, tell, warn
 from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.outputs import check_file, write_file
-from ludus.store.places import is_url
 from ludus.store.strict_json import one_line
-
-ExportFormat = Format | Literal["numpy"]
 
 
 def result_json(result: Result) -> str:
@@ -98,14 +93,6 @@ def render_plan(config: TrainerConfig) -> str:
     return render(plan)
 
 
-def _place_in_run(path: str, name: str) -> Path:
-    """Return the path of an output file in a run directory."""
-    storage = directory.found_run(path)
-    if is_url(storage.place):
-        raise ConfigError(f"{storage.place} is not a directory of this machine; give --out")
-    return Path(storage.place) / name
-
-
 def play_run(
     path: str,
     out: Path | None,
@@ -129,7 +116,7 @@ def play_run(
             f" ludus play {quote(path)} > game.txt"
         )
     if not is_narrated:
-        out = _place_in_run(path, "play.gif") if out is None else out
+        out = place_in_run(path, "play.gif") if out is None else out
         check_file(out, is_film, what="a film")
     that_plays(run.trainer)
     with run.prepared(model, that_plays) as chosen:
@@ -139,41 +126,6 @@ def play_run(
             return None
         assert out is not None
         write_gif(out, chosen.one.film(chosen.weights, episode, fps), fps=fps)
-    return out
-
-
-def export_run(
-    path: str,
-    out: Path | None,
-    *,
-    model: str = "best",
-    script: str | None = None,
-    format_: ExportFormat = "numpy",
-) -> Path:
-    """Write what a run trained for use without ludus, and return the path."""
-    if format_ != "numpy":
-        return _export_programs(path, out, model=model, script=script, format_=format_)
-    out = _place_in_run(path, "policy") if out is None else out
-    run = PreparedRun.open(path, script=script, check=that_exports, tell=tell)
-    with run.prepared(model, that_exports) as chosen:
-        chosen.one.export(chosen.weights, out)
-    return out
-
-
-def _export_programs(
-    path: str, out: Path | None, *, model: str, script: str | None, format_: Format
-) -> Path:
-    """Write each network of a run to a file: one to `out`, several to that directory, by name."""
-    suffix = SUFFIXES[format_]
-    out = _place_in_run(path, "program") if out is None else out
-    with RebuiltRun.open(path, script=script, tell=tell) as rebuilt:
-        making = that_makes_programs(rebuilt.kept, path)
-        programs = rebuilt.use(rebuilt.weights(model), making.programs)
-    is_one = [*programs] == [""]
-    if is_one and out.suffix != suffix:
-        out = out.with_name(f"{out.name}{suffix}")
-    for name, program in programs.items():
-        write_program(program, out if is_one else out / f"{name}{suffix}", format_)
     return out
 
 

@@ -46,6 +46,8 @@ class Supplied:
     """What the caller of `ludus.load` gave for it; None for nothing."""
     by_script: Collection[str]
     """The roles of what the script gave when the run began; empty if its trainer is here."""
+    inputs: object = None
+    """Example inputs to trace a network with; None takes those of its data."""
 
 
 def is_maker(given: object) -> bool:

@@ -36,6 +36,11 @@ def check_model(model: Model, data: Batches, *, what: str = "learn from this dat
 
 
 def _remedy(model: Model) -> str:
+    if type(model).training_step is Model.training_step and hasattr(model.module, "training_step"):
+        return (
+            "the network's own training_step is not called: move it to a class that derives from ludus.Model,"
+            " which holds the network"
+        )
     if model.loss == FROM_MODEL:
         return "make the batches such as the model's forward takes"
     remedy = "make model.inputs and model.outputs fit the data"

@@ -59,13 +59,15 @@ class RebuiltRun:
         place: str,
         *,
         network: object = None,
+        inputs: object = None,
         script: str | None = None,
         overrides: Sequence[str] = (),
         tell: Tell = warnings.warn,
     ) -> Iterator[RebuiltRun]:
         """Open the run at a location, and compute as its settings say inside the block.
 
-        `network` and `script` supply what the config does not say: see `ludus.load`.
+        `network` and `script` supply what the config does not say: see `ludus.load`; `inputs` are examples to
+        trace a network with.
         """
         storage = found_run(place)
         note = read_note(storage)
@@ -77,7 +79,7 @@ class RebuiltRun:
         saved = newest(place, storage, trainer.config)
         by_script = () if script is not None else _by_script(note, saved)
         with Compute.of(trainer.config):
-            yield cls(storage, saved, loads.kept(Supplied(network, by_script)), tell)
+            yield cls(storage, saved, loads.kept(Supplied(network, by_script, inputs)), tell)
 
     def weights(self, model: str, *, is_last_best: bool = True) -> NamedWeights:
         """Return the kept weights of this name; a run without a best model gives its last, if that may be."""

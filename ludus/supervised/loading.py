@@ -28,16 +28,22 @@ WeightsOf = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 class RebuiltModel:
     """A model with no data and no optimizer."""
 
+    takes_inputs = True
+
     def __init__(
         self,
         config: SupervisedConfig,
         model: Model,
         whole: WeightsOf,
         loaders: Mapping[str, object] = MappingProxyType({}),
+        inputs: object = None,
     ) -> None:
-        """`whole` finds the evaluated weights in a state with the help of the prepared trainer."""
+        """`whole` finds the evaluated weights in a state with the help of the prepared trainer.
+
+        `inputs` are examples to trace the network with; without them it is traced with those of its data.
+        """
         self._config, self._model, self._whole = config, model, whole
-        self._loaders = loaders
+        self._loaders, self._inputs = loaders, inputs
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights in a saved state that would be evaluated."""
@@ -63,7 +69,7 @@ class RebuiltModel:
     ) -> Mapping[str, Program]:
         """Return the network with these weights, and the first inputs of its training data."""
         self._model.load_state_dict(weights)
-        return {"": traced.program(self._config, self._model, self._loaders)}
+        return {"": traced.program(self._config, self._model, self._loaders, self._inputs)}
 
     def loaded(self, weights: Mapping[str, Any], about: Mapping[str, Any]) -> nn.Module:
         """Return the network with these weights, in eval mode."""
@@ -118,4 +124,5 @@ def kept(trainer: BaseTrainer, given: Supplied) -> Kept:
         on_device(config, model),
         lambda state: prepare(trainer).weights_of(state),
         trainer.loaders,
+        given.inputs,
     )

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.cli.tasks import evaluate_run, export_run, play_run
+from ludus.cli.exporting import export_run
+from ludus.cli.tasks import evaluate_run, play_run
 from ludus.config.registry import find
 from ludus.core.abilities import Evaluates, Exports, Narrates, Plays, find_ability
 from ludus.core.errors import LudusError

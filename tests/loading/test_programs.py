@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import ludus
-from ludus.cli.tasks import export_run
+from ludus.cli.exporting import export_run
 from ludus.core.abilities import Program
 from ludus.core.errors import LudusError, StorageError
 from ludus.nn.export.programs import write_program
@@ -76,10 +76,10 @@ def test_a_network_of_convolutions_of_a_script_is_the_same_in_torch_and_onnx(
     wanted = network(torch.from_numpy(images)).detach().numpy()
     for format_, run in (("onnx", lambda path: by_onnx(path, input=images)),
                          ("torch", lambda path: by_torch(path, images))):  # fmt: skip
-        path = export_run("runs/small", None, model="last", script="train.py", format_=format_)  # type: ignore[arg-type]
+        path = export_run("runs/small", None, model="last", script="train.py", to=format_)  # type: ignore[arg-type]
         np.testing.assert_allclose(run(path), wanted, rtol=1e-4, atol=1e-5)  # type: ignore[no-untyped-call]
         # A file that ludus wrote is replaced.
-        export_run("runs/small", path, model="last", script="train.py", format_=format_)  # type: ignore[arg-type]
+        export_run("runs/small", path, model="last", script="train.py", to=format_)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["dqn", "iqn", "sac", "ppo"])
@@ -87,7 +87,7 @@ def test_a_policy_normalises_observations_in_its_program(kind: str, tmp_path: Pa
     normalise = {"observations": True, "rewards": False, "clip": 0.5}
     ludus.build_trainer(small(kind, normalise=normalise)).fit(root=str(tmp_path), name=kind)
     policy = ludus.load(tmp_path / kind, expected=ludus.Policy)
-    path = export_run(str(tmp_path / kind), None, format_="torch")
+    path = export_run(str(tmp_path / kind), None, to="torch")
     obs = np.random.default_rng(0).normal(size=(9, *policy.spec.obs_shape)).astype(np.float32) * 9
     np.testing.assert_allclose(by_torch(path, obs), policy.act(obs), rtol=1e-4, atol=1e-5)
 
@@ -99,7 +99,7 @@ def test_policies_of_masks_and_of_images_are_the_same_in_onnx(kind: str, tmp_pat
     config = small("ppo").replace(env=env, **({"network": CNN} if is_image else {}))
     ludus.build_trainer(config).fit(root=str(tmp_path), name="run")
     policy = ludus.load(tmp_path / "run", "last", expected=ludus.Policy)
-    path = export_run(str(tmp_path / "run"), None, model="last", format_="onnx")
+    path = export_run(str(tmp_path / "run"), None, model="last", to="onnx")
     rng = np.random.default_rng(0)
     if is_image:
         obs = rng.integers(0, 256, (6, 8, 8, 1)).astype(np.uint8)
@@ -115,7 +115,7 @@ def test_policies_of_masks_and_of_images_are_the_same_in_onnx(kind: str, tmp_pat
 
 def test_each_role_of_a_game_is_a_program_of_its_own(tmp_path: Path) -> None:
     ludus.build_trainer(small_dqn()).fit(root=str(tmp_path), name="two")
-    folder = export_run(str(tmp_path / "two"), tmp_path / "out", model="last", format_="torch")
+    folder = export_run(str(tmp_path / "two"), tmp_path / "out", model="last", to="torch")
     assert sorted(one.name for one in folder.iterdir()) == ["agent.pt2", "host.pt2"]
     trainer: Any = ludus.build_trainer(small_dqn())
     host = ludus.load(tmp_path / "two", "last", agent="host")
@@ -127,7 +127,7 @@ def test_each_role_of_a_game_is_a_program_of_its_own(tmp_path: Path) -> None:
 def test_agents_that_take_rows_of_a_protocol_are_no_program(tmp_path: Path) -> None:
     ludus.build_trainer(small_arena()).fit(root=str(tmp_path), name="arena")
     with pytest.raises(LudusError, match="takes no plain tensors, so it is no program"):
-        export_run(str(tmp_path / "arena"), None, format_="onnx")
+        export_run(str(tmp_path / "arena"), None, to="onnx")
 
 
 class Eigenvalues(nn.Module):
@@ -169,7 +169,7 @@ def test_a_file_of_somebody_else_is_not_replaced(tmp_path: Path) -> None:
 
 def test_a_supervised_run_by_config_is_traced_with_the_shape_of_its_data(tmp_path: Path) -> None:
     ludus.build_trainer(small_config()).fit(root=str(tmp_path))
-    path = export_run(str(tmp_path / "small"), tmp_path / "net", format_="torch")
+    path = export_run(str(tmp_path / "small"), tmp_path / "net", to="torch")
     assert path == tmp_path / "net.pt2"
     rows = torch.randn(5, 13)
     wanted = ludus.load(tmp_path / "small")(rows).detach().numpy()
