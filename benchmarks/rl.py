@@ -10,8 +10,10 @@ What a library does by itself is left as it is: SB3 clips the gradients of DQN a
 on every env, Tianshou looks for NaN in its buffer after every collection. TorchRL's example of DQN
 collects 1,000 steps and then makes all their updates, which is faster than an update every few
 steps, so it is shown both ways. TorchRL's examples can compile their update, so that is shown too.
+CleanRL's PPO, a script, runs where the variable CLEANRL names a checkout.
 """
 
+from benchmarks import _rl_cleanrl
 from benchmarks._harness import Case, Role, Row, measure
 from benchmarks._rl_work import WORKS
 
@@ -40,6 +42,8 @@ def run(rounds: int) -> list[Row]:
             )
         if todo.kind == "ppo":
             cases.append(_peer(work, "skrl", "skrl"))
+            if _rl_cleanrl.is_here():
+                cases.append(_peer(work, "cleanrl", "tyro"))
         cases.append(_ludus(work, "ludus, not compiled", engine="tape"))
         cases.append(_ludus(work, "ludus", engine="compiled"))
         if todo.kind == "sac":

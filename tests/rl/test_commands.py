@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import ludus
-from ludus.cli.tasks import export_run, play_run, render_plan
+from ludus.cli.exporting import export_run
+from ludus.cli.tasks import play_run, render_plan
 from ludus.core.errors import ConfigError
 from ludus.nn.export.numpy_policy import NumpyPolicy
 from ludus.store.local import LocalStorage
