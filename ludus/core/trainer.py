@@ -179,6 +179,15 @@ class Trainer:
             for note in getattr(part, "engine_notes", ()):
                 self.run.tell(note, event="engine")
 
+    def _report_ignored(self, max_steps: int | None) -> None:
+        """Report a length given to `fit` that the run passed, since `prepare` did nothing with it."""
+        if max_steps is not None and (count := self.run.counters["opt_steps"]) > max_steps:
+            self.run.tell(
+                f"fit was given max_steps={max_steps}, and the run made {count} optimisation steps:"
+                f" {type(self).__name__}.prepare ignores max_steps; pass it to ludus.session.begin",
+                event="max_steps_ignored",
+            )
+
     def close(self) -> None:
         """Called once per process after `prepare` returned, when the walk ends or if there was none."""
 
@@ -291,7 +300,8 @@ class Trainer:
             self.services.seed(self.config)
             self.notes = []
             self._first_state.put_back()
-            self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
+            given, length = self.config, num_train_steps if max_steps is None else max_steps
+            self.prepare(max_steps=length)
             is_prepared = self._is_prepared = True
             self._first_state.remember(self.given_models())
             plan = self.plan()
@@ -309,6 +319,8 @@ class Trainer:
                     own.show()
                 try:
                     walk(plan, self.run, hooks, own.observers(), own.checkpoint)
+                    if self.config is given and not self.notes:
+                        self._report_ignored(length)
                 except Interrupted:
                     self._save_interrupted(hooks, own)
         except BaseException as caught:
