@@ -91,7 +91,7 @@ class Agent(Update):
         """Return what the networks change that is not saved, or what an older state lacked."""
         lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
-        reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
+        reasons = [f"{why} {', '.join(lost)} started from scratch"] if lost else []
         return reasons + super().inexact_because()
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
