@@ -62,7 +62,7 @@ class Family:
     directions: Mapping[str, str]
     """Name of a metric, or a word in it -> whether lower (min) or higher (max) is better."""
     trainers: str
-    """Folder in which each file is a trainer kind; each file in `programs` is a program kind."""
+    """Folder in which each file is a trainer kind, as in `trainer.py`; `programs` holds program kinds."""
     needs: Mapping[str, str]
     """Optional module that the package uses -> what to install."""
     migrations: Mapping[int, Migration]
@@ -88,9 +88,10 @@ class Family:
             registered = registered_kinds(path, category)
             for kind in registered or ([] if name[0] == "_" else [name]):
                 yield kind, module
-        if (alone := (self.folder / folder).with_suffix(".py")).is_file():
-            module = ".".join([self.name, *Path(folder).parts])
-            yield from ((kind, module) for kind in registered_kinds(alone, category))
+        for alone in (folder, "trainer") if category == _TRAINER else (folder,):
+            if (path := (self.folder / alone).with_suffix(".py")).is_file():
+                module = ".".join([self.name, *Path(alone).parts])
+                yield from ((kind, module) for kind in registered_kinds(path, category))
 
     def _files(self, folder: str) -> dict[str, tuple[str, Path]]:
         if self.folder is None:
@@ -129,8 +130,9 @@ def declare(
     those that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined
     in the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
-    is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
-    `programs` is a program with its own command; each in `commands` is a command of `ludus`.
+    is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind, and so is
+    what `trainer.py` registers; each in `programs` is a program with its own command; each in `commands` is a
+    command of `ludus`.
     `needs` maps a module that may be missing to what `pip install` takes. `migrations` maps an older
     version of config files to the function that migrates this package's keys to the next, and `renamed`
     updates renamed keys; both receive the files of every kind, so they check the keys first.

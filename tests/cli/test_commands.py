@@ -330,6 +330,10 @@ def test_migrate_gives_a_key_its_new_name_in_a_file_of_this_version(
     text = Path(config).read_text()
     old = Path(config).with_name("old.yaml")
     old.write_text(text.replace("engine: ", "compile: false # "))
+    printed = call("migrate", str(old))
+    assert "#" not in printed.out
+    assert f"the comments of {old} are left out; --write keeps the old file" in printed.err
+    assert old.read_text() != printed.out
     told = call("migrate", str(old), "--write")
     assert (
         f"is at version {VERSION} now (added engine; removed compile); the old file, with its"

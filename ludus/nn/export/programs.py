@@ -45,7 +45,7 @@ def write_program(program: Program, path: Path, format_: Format) -> None:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep what the exporters log and print from the terminal; their errors are told in a sentence."""
+    """Keep what the exporters log and print from the terminal; their errors become a sentence."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
