@@ -32,16 +32,16 @@ from ludus.session.saver import Saver
 from ludus.session.witness import Witness
 from ludus.show.display import Display, make_display
 from ludus.show.screen import Screen
-from ludus.store import checkpoint, directory, proofs
+from ludus.store import checkpoint, directory, groups, proofs
 from ludus.store.bests import best_fields, bests, every_best
 from ludus.store.journal import Journal
 from ludus.store.note import run_id
 
 
 class Session:
-    """The runtime of one call of `fit`: everything around a run that the loop does not know."""
+    """The runtime of one call of `fit`: all that surrounds a run, which, if it is new, joins `group`."""
 
-    def __init__(self, trainer: Trainer, request: Request) -> None:
+    def __init__(self, trainer: Trainer, request: Request, *, group: str | None = None) -> None:
         config = trainer.config
         if not isinstance(config, TrainerConfig):
             raise ConfigError(
@@ -49,14 +49,13 @@ class Session:
                 " make it a subclass of ludus.TrainerConfig"
             )
         self._trainer = trainer
-        self._request = request
+        self._request, self._group = request, group
         self._storage = storage_of(trainer, request)
         directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
-        self._is_taken = False
-        self._screen = Screen()
+        self._is_taken, self._screen = False, Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
         self._exactness = RunExactness(trainer, is_transplant=request.is_transplant)
         self._logger = logger_of(trainer)
@@ -190,6 +189,7 @@ class Session:
             **code_for_note(),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
+            **({groups.KEY: self._group} if self._group is not None else {}),
             # A report is made without the plugin, and must distinguish counters from metrics.
             **({"counters": own} if own else {}),
         }
