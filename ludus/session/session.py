@@ -41,6 +41,9 @@ from ludus.store.note import run_id
 class Session:
     """The runtime of one call of `fit`: all that surrounds a run, which, if it is new, joins `group`."""
 
+    shows = True
+    """Whether the display of the run is shown."""
+
     def __init__(self, trainer: Trainer, request: Request, *, group: str | None = None) -> None:
         config = trainer.config
         if not isinstance(config, TrainerConfig):
@@ -106,13 +109,8 @@ class Session:
         else:
             self._write_first_files(run)
         self._run_id = run_id(storage)
-        self._saver = Saver(
-            storage,
-            trainer.config.settings.checkpoint,
-            self._parts,
-            about=self._about,
-            tell=self.tell,
-        )
+        about, every = self._about, trainer.config.settings.checkpoint
+        self._saver = Saver(storage, every, self._parts, about=about, tell=self.tell)
         if saved is not None and self._exactness.noted == saved.manifest["inexact_because"]:
             self._saver.saved_number = saved.number
         run.keep_model, run.recall_model = self._saver.keep_model, self._saver.recall_model
@@ -131,12 +129,11 @@ class Session:
         """Make the display, install the signal handlers, and restore the random generators last."""
         if self._lost_models:
             self._trainer.forget_models(self._lost_models)
-        settings = self._trainer.config.settings
         self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
         console = Console(stderr=self._request.show_on == "stderr")
-        plan = self._trainer.plan()
-        display = make_display(settings.display, self._facts(), plan, console=console)
+        kind = self._trainer.config.settings.display if self.shows else "none"
+        display = make_display(kind, self._facts(), self._trainer.plan(), console=console)
         self._display = run.display = display
         self._screen.set(display)
         self._stack.callback(self._screen.hide)
