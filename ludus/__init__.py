@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from ludus.supervised.trainer import BaseTrainer as BaseTrainer
     from ludus.supervised.trainers.supervised import Trainer as Trainer
     from ludus.sweep.config import SweepConfig as SweepConfig
+    from ludus.sweep.seed_group import train_seeds as train_seeds
+    from ludus.sweep.seed_results import SeedResult as SeedResult, SeedsResult as SeedsResult
     from ludus.sweep.sweeper import Sweeper as Sweeper
     from ludus.sweep.trials import SweepResult as SweepResult
 else:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import datetime
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError, RunError
+from ludus.show.counts import progress
+from ludus.show.tables import print_table
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP
@@ -93,10 +91,9 @@ def _print_runs(rows: list[dict[str, Any]]) -> None:
             moment = datetime.datetime.fromisoformat(started).astimezone()
             started = moment.strftime("%Y-%m-%d %H:%M")
         exact = row["exact"] if row["exact"] is not None else ""
-        cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
+        cells = [row["name"], row["kind"], row["status"], progress(row["counters"])]
         table.add_row(*[Text(clean(str(cell))) for cell in [*cells, best, exact, started]])
-    # A pipe has no width: each row is one line, however long.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
+    print_table(table)
     for row in rows:
         if row["status"] == "damaged":
             say(clean(f"{row['name']}: {row['reason']}"))
@@ -107,9 +104,3 @@ def _score(score: float) -> str:
         return f"{float(score):.5g}"
     except OverflowError:
         return "too large to show"
-
-
-def _progress(counters: Mapping[str, int]) -> str:
-    shared = ("epoch", "iteration", "opt_steps", "env_steps")
-    shown = [*shared, *(name for name in counters if name not in SHARED)]
-    return ", ".join(f"{name} {counters[name]:,}" for name in shown if name in counters)
