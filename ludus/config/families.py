@@ -71,6 +71,8 @@ class Family:
     """Updates keys that were renamed within a version."""
     findings: Callable[[], Iterator[Finding]] | None
     """Yields the findings of `ludus doctor` for this package."""
+    run_files: Sequence[str]
+    """Files that the package's trainers write into a run directory, `*` for any letters but `/`."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file, or package, in a folder of this package, by its name."""
@@ -122,6 +124,7 @@ def declare(
     migrations: Mapping[int, Migration] | None = None,
     renamed: Migration | None = None,
     findings: Callable[[], Iterator[Finding]] | None = None,
+    run_files: Sequence[str] = (),
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
@@ -137,6 +140,8 @@ def declare(
     `former_names` are accepted wherever a config is changed or read, with values converted by
     `former_values`.
     `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
+    `run_files` are files that its trainers write into a run directory, such as `asked/*.json`: they are
+    deleted with the run.
     """
     module = sys.modules.get(room)
     if module is None:
@@ -158,6 +163,7 @@ def declare(
         migrations=dict(migrations or {}),
         renamed=renamed,
         findings=findings,
+        run_files=tuple(run_files),
     )
     if not room.startswith("ludus."):
         families()
@@ -241,3 +247,8 @@ def migrations(version: int) -> list[Migration]:
 def renamings() -> list[Migration]:
     """Return the functions that update each package's renamed keys."""
     return [room.renamed for room in families() if room.renamed is not None]
+
+
+def run_files() -> list[str]:
+    """Return the patterns of the files that packages declare to write into a run directory."""
+    return [pattern for room in families() for pattern in room.run_files]
