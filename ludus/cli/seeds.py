@@ -71,7 +71,7 @@ class SeedsCommand:
 
 def print_seeds(result: SeedsResult) -> None:
     """Print the score of each seed, and their mean with its interval."""
-    table = Table("seed", "status", clean(result.metric or "score"), "progress", "run", box=None)
+    table = Table("seed", "status", "score", "progress", "run", box=None, pad_edge=False)
     for run in result.runs.values():
         score = "" if run.score is None else f"{run.score:.6g}"
         cells = [str(run.seed), run.status, score, progress(run.counters), run.run_dir]
