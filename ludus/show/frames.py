@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import datetime
 import functools
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ludus.config.optional import optional
 from ludus.config.overrides import key_paths, value_at
 from ludus.core.errors import LudusError, nearest
-from ludus.show.report.series import NOT_SCALARS, number, stretches
+from ludus.show.report.series import NOT_SCALARS, is_count, number, stretches
 from ludus.store.places import open_storage
 from ludus.store.run_rows import Row, config_of_row, rows_in
 
@@ -85,45 +88,77 @@ class Results:
         `metric` names one metric or several; None takes all. Histograms, texts and images are left out.
         """
         wanted = None if metric is None else {metric} if isinstance(metric, str) else {*metric}
-        columns: dict[str, list[Any]] = {"metric": [], "value": []}
-        whose: list[int] = []
-        seen: dict[str, None] = {}
+        found = _Values()
         for index, row in enumerate(self._rows):
             for record in _records(row):
-                counters, values = _parted(record)
-                seen |= dict.fromkeys(values)
-                for name in (one for one in values if wanted is None or one in wanted):
-                    columns["metric"].append(name)
-                    columns["value"].append(values[name])
-                    _add_counters(columns, counters, len(whose))
-                    whose.append(index)
-        for name in sorted((wanted or set()) - seen.keys()):
-            raise LudusError(f"no run in {self._root} has logged {name!r}.{nearest(name, seen)}")
-        return self._long(columns, whose)
+                found.add(index, record, wanted)
+        for name in sorted((wanted or set()) - found.seen.keys()):
+            raise LudusError(
+                f"no run in {self._root} has logged {name!r}.{nearest(name, found.seen)}"
+            )
+        return self._long(found)
 
-    def _long(self, columns: dict[str, list[Any]], whose: list[int]) -> DataFrame:
-        """Return columns of values as a frame, with the run of each."""
+    def _long(self, found: _Values) -> DataFrame:
+        """Return values as a frame, with the run of each."""
         pandas, rows = self._pandas, self._rows
+        whose = np.asarray(found.whose)
+        groups = list(dict.fromkeys(row["group"] for row in rows if row["group"] is not None))
+        codes = [groups.index(row["group"]) if row["group"] is not None else -1 for row in rows]
+        seeds = np.asarray([-1 if row["seed"] is None else row["seed"] for row in rows])
+        categories = pandas.Categorical.from_codes
         frame = {
-            "run": pandas.Categorical.from_codes(whose, categories=[row["name"] for row in rows]),
-            "group": [rows[index]["group"] for index in whose],
-            "seed": pandas.array([rows[index]["seed"] for index in whose], dtype="Int64"),
+            "run": categories(whose, categories=[row["name"] for row in rows]),
+            "group": categories(np.asarray(codes)[whose], categories=groups),
+            "seed": self._whole(seeds[whose]),
         }
-        for name in columns:
-            if name not in ("metric", "value"):
-                found = columns[name] + [None] * (len(whose) - len(columns[name]))
-                frame[name] = pandas.array(found, dtype="Int64")
-        frame["metric"] = pandas.Categorical(columns["metric"])
-        frame["value"] = pandas.array(columns["value"], dtype="float64")
+        for name, counts in found.counters.items():
+            missing = np.full(len(whose) - len(counts), -1)
+            frame[name] = self._whole(np.concatenate([np.asarray(counts, np.int64), missing]))
+        frame["metric"] = categories(np.asarray(found.names), categories=list(found.seen))
+        frame["metric"] = frame["metric"].remove_unused_categories()
+        frame["value"] = np.asarray(found.values)
         return pandas.DataFrame(frame)
 
+    def _whole(self, counts: Any) -> Any:
+        """Return whole numbers of which -1 means none."""
+        return self._pandas.arrays.IntegerArray(counts, counts < 0)
 
-def _add_counters(columns: dict[str, list[Any]], counters: Mapping[str, int], place: int) -> None:
-    """Add the counters of one value; those that a record lacks stay None."""
-    for name, value in counters.items():
-        column = columns.setdefault(name, [])
-        column += [None] * (place - len(column))
-        column.append(value)
+
+class _Values:
+    """Every logged value, in arrays: a frame of many long runs has millions."""
+
+    def __init__(self) -> None:
+        self.whose, self.names, self.values = array("i"), array("i"), array("d")
+        self.counters: dict[str, array[int]] = {}
+        self.seen: dict[str, int] = {}
+        """Every metric, with its number."""
+
+    def add(self, index: int, record: Mapping[str, Any], wanted: set[str] | None) -> None:
+        """Add the values of a record, with its counters: whole numbers, as metrics are floats."""
+        names, values, counters = list[int](), list[float](), dict[str, int]()
+        for name, given in record.items():
+            if type(given) is float:
+                value = given
+            elif is_count(given):
+                counters[name] = given
+                continue
+            elif name in NOT_SCALARS or (found := number(given)) is None:
+                continue
+            else:
+                value = found
+            code = self.seen.setdefault(name, len(self.seen))
+            if wanted is None or name in wanted:
+                names.append(code)
+                values.append(value)
+        before, num = len(self.whose), len(names)
+        for counter, count in counters.items() if num else ():
+            column = self.counters.setdefault(counter, array("q"))
+            if len(column) < before:
+                column.extend([-1] * (before - len(column)))
+            column.extend([count] * num)
+        self.whose.extend([index] * num)
+        self.names.extend(names)
+        self.values.extend(values)
 
 
 def _records(row: Row) -> Iterator[dict[str, Any]]:
@@ -132,17 +167,6 @@ def _records(row: Row) -> Iterator[dict[str, Any]]:
         return
     for some in stretches(open_storage(row["run_dir"]), "metrics.jsonl", []):
         yield from some
-
-
-def _parted(record: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, float]]:
-    """Return the counters and the metrics of a record: metrics are floats, so whole numbers are counters."""
-    counters = {name: value for name, value in record.items() if type(value) is int}
-    found = (
-        (name, number(value))
-        for name, value in record.items()
-        if name not in counters and name not in NOT_SCALARS
-    )
-    return counters, {name: value for name, value in found if value is not None}
 
 
 def _leaves(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
