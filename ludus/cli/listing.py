@@ -52,9 +52,9 @@ def list_runs(root: str | Path, *, as_json: bool, wanted: Wanted | None = None) 
 def chosen_runs(root: str | Path, wanted: Wanted) -> RunTable:
     """Return the runs that are meant."""
     table = RunTable(rows_in(root))
-    table.choose(wanted.words)
     if wanted.sort is not None:
         table.sort(wanted.sort)
+    table.choose(wanted.words)
     if wanted.reverse:
         table.rows.reverse()
     return table

@@ -132,19 +132,16 @@ def declare(
     those that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined
     in the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
-    is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
-    `programs` is a program with its own command; each in `commands` is a command of `ludus`.
-    `needs` maps a module that may be missing to what `pip install` takes. `migrations` maps an older
-    version of config files to the function that migrates this package's keys to the next, and `renamed`
-    updates renamed keys; both receive the files of every kind, so they check the keys first.
-    `former_names` are accepted wherever a config is changed or read, with values converted by
-    `former_values`.
+    is. Each file in the folder `trainers`, or the one named here, is a trainer kind; each in `programs` is a
+    program with its own command; each in `commands` is a command of `ludus`. `needs` maps a module that may
+    be missing to what `pip install` takes. `migrations` maps an older version of config files to the function
+    that migrates this package's keys to the next, and `renamed` updates renamed keys; both receive the files
+    of every kind, so they check the keys first. `former_names` are accepted wherever a config is changed or
+    read, with values converted by `former_values`.
     `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
-    `run_files` are files that its trainers write into a run directory, such as `asked/*.json`: they are
-    deleted with the run.
+    `run_files` are what its trainers write into a run directory, such as `asked/*.json`: deleted with it.
     """
-    module = sys.modules.get(room)
-    if module is None:
+    if (module := sys.modules.get(room)) is None:
         raise LudusError(f"declare('{room}'): no such module is imported; give it __name__")
     paths = list(getattr(module, "__path__", ()))
     found = Family(
