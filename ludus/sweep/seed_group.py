@@ -136,6 +136,10 @@ class SeedGroup:
         return config.replace(**{"settings.threads": threads})
 
     def _engine(self, make_trainer: MakeTrainer | None) -> SweepEngine:
+        if self._num_jobs > 1 and self._root.startswith("memory://"):
+            raise ConfigError(
+                f"{self._root} is the memory of this process, which other processes do not see: omit 'jobs'"
+            )
         options: dict[str, object] = {"kind": "inline"}
         if self._num_jobs > 1:
             options = {"kind": "local", "workers": self._num_jobs, "hang_seconds": None}
