@@ -45,6 +45,9 @@ class SeedsCommand:
             pass_on(one_line(result.as_json()) + "\n")
         else:
             print_seeds(result)
+            if result.is_over and not result.failed:
+                where = [] if self.root == "runs" else ["--root", self.root]
+                say(f"next: {shlex.join(['ludus', 'report', result.group, *where])}")
         if result.failed:
             raise LudusError(f"{_failures(result)}; `{self.way_to_go_on()}` tries again")
         if not (result.is_over or as_json):
@@ -79,8 +82,6 @@ def print_seeds(result: SeedsResult) -> None:
     print_table(table)
     if result.score is not None:
         say(f"mean {result.metric} {interval(result.score)}")
-    if result.is_over and not result.failed:
-        say(f"next: ludus report {shlex.quote(result.group)}")
 
 
 def _failures(result: SeedsResult) -> str:

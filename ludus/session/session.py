@@ -186,7 +186,7 @@ class Session:
             **code_for_note(),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
-            **({groups.KEY: self._group} if self._group is not None else {}),
+            **({groups.GROUP: self._group} if self._group is not None else {}),
             # A report is made without the plugin, and must distinguish counters from metrics.
             **({"counters": own} if own else {}),
         }

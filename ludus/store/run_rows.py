@@ -11,7 +11,7 @@ from ludus.core.errors import LudusError, RunError
 from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP
 from ludus.store.checkpoint_files import peek
-from ludus.store.groups import KEY
+from ludus.store.groups import GROUP
 from ludus.store.note import read_note
 from ludus.store.places import open_storage, parted, runs_in
 from ludus.store.storage import Storage
@@ -66,7 +66,7 @@ def _row(place: str) -> Row:
         note = read_note(storage)
         seed = note.get("seed")
         row |= {"kind": note["kind"], "created": _created(note["created"])}
-        row |= {"group": note.get(KEY), "seed": seed if type(seed) is int else None}
+        row |= {"group": note.get(GROUP), "seed": seed if type(seed) is int else None}
         return row | {"tags": read_tags(storage)} | summary(storage)
     except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
         reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"

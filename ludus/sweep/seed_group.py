@@ -21,7 +21,7 @@ from ludus.session.begun import as_begun
 from ludus.session.resumption import lengths_to_change
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
-from ludus.store.groups import KEY
+from ludus.store.groups import GROUP
 from ludus.store.note import read_note
 from ludus.store.places import below
 from ludus.store.storage import Storage
@@ -104,7 +104,7 @@ class SeedGroup:
         directory.refuse_foreign_directory(storage, is_resume=True)
         if not storage.exists("run.json"):
             return waiting
-        group = read_note(storage).get(KEY)
+        group = read_note(storage).get(GROUP)
         if group != self.name:
             what = "a run of the group " + group if group else "a run by itself"
             raise RunError(

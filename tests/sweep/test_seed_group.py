@@ -17,6 +17,7 @@ from rich.console import Console
 from ludus.core.errors import ConfigError
 from ludus.session.build import build_trainer
 from ludus.store.groups import group_members, groups_in
+from ludus.store.lock import RunLock
 from ludus.sweep.curve import Point
 from ludus.sweep.engine import RunEnd
 from ludus.sweep.run import SweptSession
@@ -266,6 +267,14 @@ def test_a_longer_group_goes_on_and_another_config_is_refused_before_anything_ru
         " another name"
     )
     assert not Path("runs/climb-seed0").exists()
+
+
+def test_a_seed_that_trains_elsewhere_is_left_alone_and_the_others_train() -> None:
+    train_seeds(judged_config(), [1], show_on="none")
+    with RunLock(Path("runs/climb-seed1")):
+        result = train_seeds(judged_config(max_steps=9), "0-1", show_on="none")
+    assert [run.status for run in result.runs.values()] == ["finished", "failed"]
+    assert "runs/climb-seed1 is in use" in str(result.runs[1].reason)
 
 
 def test_a_run_by_itself_does_not_become_one_of_a_group(call: Ludus) -> None:
