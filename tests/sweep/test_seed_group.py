@@ -88,11 +88,14 @@ def test_several_runs_at_once_end_as_those_one_after_the_other() -> None:
         assert "display: none" in Path(f"two/climb-seed{seed}/config.yaml").read_text()
 
 
-def test_a_run_keeps_the_display_and_the_threads_of_its_config() -> None:
+def test_a_run_keeps_the_display_and_the_threads_of_its_config_and_shows_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     settings = {**judged_config().settings.model_dump(), "display": "plain", "threads": 2}
     train_seeds(judged_config(settings=settings), [0], jobs=4, show_on="none")
     saved = Path("runs/climb-seed0/config.yaml").read_text()
     assert "display: plain" in saved
+    assert capsys.readouterr() == ("", "")
     assert "threads: 2\n" in saved
 
 
@@ -100,13 +103,14 @@ def test_a_run_keeps_the_display_and_the_threads_of_its_config() -> None:
 def test_a_run_that_has_begun_keeps_its_number_of_threads_whatever_runs_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    settings = {**judged_config().settings.model_dump(), "threads": 2}
     with monkeypatch.context() as patch:
         interrupt_at(patch, 3)
-        assert not train_seeds(judged_config(), "0-1", show_on="none").is_over
-    begun = note_of("runs/climb-seed0")["machine"]["threads"]
+        assert not train_seeds(judged_config(settings=settings), "0-1", show_on="none").is_over
     result = train_seeds(judged_config(), "0-1", root="runs", jobs=2, show_on="none")
     assert [run.status for run in result.runs.values()] == ["finished"] * 2
-    assert f"threads: {begun}\n" in Path("runs/climb-seed0/config.yaml").read_text()
+    assert "threads: 2\n" in Path("runs/climb-seed0/config.yaml").read_text()
+    assert "threads: 1\n" in Path("runs/climb-seed1/config.yaml").read_text()
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, boundary: int) -> None:
@@ -189,6 +193,7 @@ def test_a_ctrl_c_saves_all_and_the_same_command_ends_with_the_same_bytes(
     rows = call("runs", "--json").json["runs"]
     assert {row["status"] for row in rows} <= {"finished", "interrupted"}
     assert "interrupted" in {row["status"] for row in rows}
+    assert len(rows) == 2, "no other run is begun"
     done = call(*words, "--json")
     assert [row["status"] for row in done.json["runs"]] == ["finished"] * 3
     for seed in range(3):
