@@ -61,6 +61,7 @@ declare(
         "parallel_env": "parallel_envs",
     },
     lengths={"max_iterations": "iteration"},
+    run_files=("loaded/*.safetensors",),
     directions={"accuracy": "max"},
     migrations={2: _to_3, 4: _to_5, 5: _to_6},
     former_names={

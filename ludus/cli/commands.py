@@ -10,6 +10,7 @@ import typer
 
 from ludus.cli import run_commands  # noqa: F401 - its commands are part of the app
 from ludus.cli.app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
+from ludus.core.errors import LudusError
 from ludus.process.standard_streams import fill_standard_streams
 from ludus.show.terminal import pass_on, say, tell
 
@@ -48,6 +49,14 @@ def train(
         typer.Option("--run", help="The run's name; else the config's, numbered if it is taken."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The same as seed=N.")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Train a group of runs, one for each seed: 0-4, or 0,2,5."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="With --seeds: how many runs train at once; else 1."),
+    ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -56,6 +65,15 @@ def train(
     from ludus.session.build import build_trainer
 
     load(plugin)
+    if seeds is not None:
+        from ludus.cli.seeds import SeedsCommand
+
+        SeedsCommand(
+            config, overrides or [], root, run, seeds, jobs, plugin or [], has_seed=seed is not None
+        ).train(as_json=json)
+        return
+    if jobs is not None:
+        raise LudusError("--jobs is for several runs; add --seeds, as in --seeds 0-4")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
     trainer = build_trainer(read_config(config, changes, tell=tell))
     if run is None:

@@ -71,6 +71,8 @@ class Family:
     """Updates keys that were renamed within a version."""
     findings: Callable[[], Iterator[Finding]] | None
     """Yields the findings of `ludus doctor` for this package."""
+    run_files: Sequence[str]
+    """Files that the package's trainers write into a run directory, `*` for any letters but `/`."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file, or package, in a folder of this package, by its name."""
@@ -123,6 +125,7 @@ def declare(
     migrations: Mapping[int, Migration] | None = None,
     renamed: Migration | None = None,
     findings: Callable[[], Iterator[Finding]] | None = None,
+    run_files: Sequence[str] = (),
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
@@ -130,18 +133,16 @@ def declare(
     those that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined
     in the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
-    is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind, and so is
-    what `trainer.py` registers; each in `programs` is a program with its own command; each in `commands` is a
-    command of `ludus`.
-    `needs` maps a module that may be missing to what `pip install` takes. `migrations` maps an older
-    version of config files to the function that migrates this package's keys to the next, and `renamed`
-    updates renamed keys; both receive the files of every kind, so they check the keys first.
-    `former_names` are accepted wherever a config is changed or read, with values converted by
-    `former_values`.
+    is. Each file in the folder `trainers`, or the one named here, is a trainer kind, and so is what
+    `trainer.py` registers; each in `programs` is a program with its own command; each in `commands` is a
+    command of `ludus`. `needs` maps a module that may be missing to what `pip install` takes. `migrations`
+    maps an older version of config files to the function that migrates this package's keys to the next, and
+    `renamed` updates renamed keys; both receive the files of every kind, so they check the keys first.
+    `former_names` are accepted wherever a config is changed or read, with values converted by `former_values`.
     `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
+    `run_files` are what its trainers write into a run directory, such as `asked/*.json`: deleted with it.
     """
-    module = sys.modules.get(room)
-    if module is None:
+    if (module := sys.modules.get(room)) is None:
         raise LudusError(f"declare('{room}'): no such module is imported; give it __name__")
     paths = list(getattr(module, "__path__", ()))
     found = Family(
@@ -160,6 +161,7 @@ def declare(
         migrations=dict(migrations or {}),
         renamed=renamed,
         findings=findings,
+        run_files=tuple(run_files),
     )
     if not room.startswith("ludus."):
         families()
@@ -243,3 +245,8 @@ def migrations(version: int) -> list[Migration]:
 def renamings() -> list[Migration]:
     """Return the functions that update each package's renamed keys."""
     return [room.renamed for room in families() if room.renamed is not None]
+
+
+def run_files() -> list[str]:
+    """Return the patterns of the files that packages declare to write into a run directory."""
+    return [pattern for room in families() for pattern in room.run_files]
