@@ -63,7 +63,7 @@ class Winner:
     def train(self, seeds: Sequence[int]) -> WinnerResult:
         """Run all seeds, and return their values."""
         todo = list(seeds)
-        self._engine.open(self)
+        self._engine.open(self, self._storage.place)
         try:
             while (todo and not self._is_pausing) or self._runs:
                 while todo and not self._is_pausing and len(self._runs) < self._engine.capacity:

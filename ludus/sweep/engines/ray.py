@@ -1,0 +1,107 @@
+"""Runs a sweep in actors of Ray, on a cluster of its own that ends with it, or on one that it joins."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Annotated, Literal, cast
+
+from pydantic import Field
+
+from ludus.config.registry import register
+from ludus.core.errors import ConfigError, LudusError
+from ludus.sweep.cluster.connection import RayCluster, RemoteWorker
+from ludus.sweep.engine import MakeTrainer, RunListener
+from ludus.sweep.pool import Connection, PoolConfig, Worker, WorkerPool
+
+_PLACE_SECONDS = 300.0
+
+
+@register("sweep_engine", "ray")
+class RayEngine(WorkerPool):
+    """A pool of actors, each holding a worker process as those of the engine local."""
+
+    class Config(PoolConfig):
+        """Options of the pool, and the cluster."""
+
+        kind: Literal["ray"]
+        """Actors of Ray."""
+        address: Annotated[str, Field(min_length=1)] | None
+        """The cluster to join, as host:port or ray://host:port; null: one of its own on this machine, which ends
+        with the sweep."""
+        gpus_per_worker: Annotated[float, Field(ge=0)]
+        """GPUs that Ray reserves for each worker; a fraction shares one."""
+
+    def __init__(self, config: Config, *, make_trainer: MakeTrainer | None = None) -> None:
+        super().__init__(config, make_trainer=make_trainer)
+        if find_spec("ray") is None:
+            raise ConfigError(
+                "'engine.kind' ray needs ray; install it with: pip install 'ludus[ray]'"
+            )
+        self._config = config
+        self._cluster: RayCluster | None = None
+
+    @property
+    def capacity(self) -> int:
+        """How many runs it executes at once: a cluster may not have room for all workers yet."""
+        placed = sum(self._is_placed(worker) for worker in self._workers)
+        return super().capacity if self._config.address is None else max(1, placed)
+
+    def open(self, listener: RunListener, directory: str) -> None:
+        config = self._config
+        self._cluster = RayCluster(
+            address=config.address, workers=config.workers, gpus=config.gpus_per_worker,
+            memory_gb=config.memory_gb, directory=directory,
+        )  # fmt: skip
+        self._check_gpus()
+        self._opened = time.monotonic()
+        super().open(listener, directory)
+
+    def _check_gpus(self) -> None:
+        """Raise ConfigError if a cluster of our own has too few GPUs: no other machine will ever join it."""
+        assert self._cluster is not None
+        wanted = self._config.workers * self._config.gpus_per_worker
+        there = self._cluster.resources.get("GPU", 0.0)
+        if self._config.address is None and wanted > there:
+            raise ConfigError(
+                f"'engine.gpus_per_worker' is {self._config.gpus_per_worker:g} for {self._config.workers}"
+                f" workers, and this machine has {there:g} GPUs; lower one of the two"
+            )
+
+    def _connect(self, number: int) -> Connection:
+        assert self._cluster is not None
+        return self._cluster.start()
+
+    def _ready_among(
+        self, connections: Sequence[Connection], seconds: float
+    ) -> Sequence[Connection]:
+        assert self._cluster is not None
+        return self._cluster.ready_among(cast("Sequence[RemoteWorker]", connections), seconds)
+
+    def work(self, seconds: float) -> None:
+        super().work(seconds)
+        waited = time.monotonic() - self._opened
+        if waited > _PLACE_SECONDS and not any(map(self._is_placed, self._workers)):
+            assert self._cluster is not None
+            have = ", ".join(
+                f"{n:g} {k}" for k, n in self._cluster.resources.items() if k in ("CPU", "GPU")
+            )
+            raise LudusError(
+                f"the cluster at {self._config.address} has had no room for a worker for {waited:.0f} seconds;"
+                f" it has {have} in all: wait until other work there has ended, or ask for less"
+            )
+
+    def _silence_allowed(self, worker: Worker) -> float | None:
+        # A cluster may be busy for long before there is room.
+        return super()._silence_allowed(worker) if self._is_placed(worker) else None
+
+    @staticmethod
+    def _is_placed(worker: Worker) -> bool:
+        return cast(RemoteWorker, worker.connection).is_placed
+
+    def close(self) -> None:
+        super().close()
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
