@@ -46,7 +46,10 @@ def fork_warden(folder: str, *, kept: Sequence[int]) -> None:
 
 
 def end_session(number: int) -> None:
-    """Kill every process of a session until none is left; Ray's have groups of their own, but one session."""
+    """Kill all processes of a session, and what they have started, until none is left.
+
+    Ray's own have several groups but one session; the workers that hosts start have sessions of their own.
+    """
     deadline = time.monotonic() + _SECONDS
     while (left := _members(number)) and time.monotonic() < deadline:
         for pid in left:
@@ -55,10 +58,13 @@ def end_session(number: int) -> None:
         time.sleep(_PAUSE)
 
 
-def _members(number: int) -> list[int]:
-    found = []
+def _members(number: int) -> set[int]:
+    found = set()
     for pid in psutil.pids():
         with contextlib.suppress(OSError, psutil.Error):
-            if os.getsid(pid) == number and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-                found.append(pid)
+            if os.getsid(pid) != number:
+                continue
+            process = psutil.Process(pid)
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found |= {pid, *(child.pid for child in process.children(recursive=True))}
     return found

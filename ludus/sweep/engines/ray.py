@@ -28,8 +28,8 @@ class RayEngine(WorkerPool):
         kind: Literal["ray"]
         """Actors of Ray."""
         address: Annotated[str, Field(min_length=1)] | None
-        """The cluster to join, as host:port or ray://host:port; null: one of its own on this machine, which ends
-        with the sweep."""
+        """The cluster to join, as host:port or ray://host:port; null: one of its own on this machine, which
+        ends with the sweep."""
         gpus_per_worker: Annotated[float, Field(ge=0)]
         """GPUs that Ray reserves for each worker; a fraction shares one."""
 
@@ -88,7 +88,7 @@ class RayEngine(WorkerPool):
                 f"{n:g} {k}" for k, n in self._cluster.resources.items() if k in ("CPU", "GPU")
             )
             raise LudusError(
-                f"the cluster at {self._config.address} has had no room for a worker for {waited:.0f} seconds;"
+                f"the cluster at {self._config.address} has had no room for a worker for {waited:.0f} s;"
                 f" it has {have} in all: wait until other work there has ended, or ask for less"
             )
 
