@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.sweep import Sweeper, SweepResult
+from ludus.sweep.cluster.connection import check_machine
+from ludus.sweep.cluster.host import Host, versions
 from ludus.sweep.engines import ray as ray_engine
 from ludus.sweep.search import Search
 from tests.sweep.ray_processes import (
@@ -106,6 +109,59 @@ def test_without_ray_a_sentence_says_what_to_install(
     ):
         Sweeper(sweep_data(tmp_path, engine=RAY)).sweep(root=tmp_path, show_on="none")
     assert not (tmp_path / "climb").exists()
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        (
+            "auto",
+            "'address' is 'auto'; write it as host:port or ray://host:port, or set it to null",
+        ),
+        ("127.0.0.1:1", "is 127.0.0.1:1, and this cannot be joined: Connection refused"),
+    ],
+)
+def test_a_cluster_that_is_not_there_is_one_sentence(
+    address: str, told: str, tmp_path: Path
+) -> None:
+    data = sweep_data(tmp_path, engine={**RAY, "address": address})
+    with pytest.raises(LudusError, match=told):
+        Sweeper(data).sweep(root=tmp_path, show_on="none")
+
+
+def test_more_gpus_than_this_machine_has_are_refused_before_ray_starts(tmp_path: Path) -> None:
+    data = sweep_data(tmp_path, engine={**RAY, "workers": 512, "gpus_per_worker": 1.0})
+    with pytest.raises(
+        ConfigError, match=r"is 1 for 512 workers, and this machine has [0-9]+ GPUs"
+    ):
+        Sweeper(data).sweep(root=tmp_path, show_on="none")
+    assert not (tmp_path / "climb").exists()
+
+
+def test_a_machine_looks_whether_it_sees_the_directory_of_the_sweep(tmp_path: Path) -> None:
+    lock = tmp_path / "LOCK"
+    lock.write_text("since 1")
+    given = {"lock": str(lock), "lock_text": "since 2", "versions": versions()}
+    found = json.loads(Host().begin(json.dumps(given)))
+    assert not found["sees"]
+    with pytest.raises(LudusError, match=f"does not see {tmp_path}; keep the sweep in a directory"):
+        check_machine(found, str(tmp_path))
+    missing = {**given, "lock": str(tmp_path / "elsewhere/LOCK")}
+    assert not json.loads(Host().begin(json.dumps(missing)))["sees"]
+
+
+def test_another_version_on_a_machine_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "LOCK").write_text("since 1")
+    other = {**versions(), "torch": "1.0.0"}
+    given = {"lock": str(tmp_path / "LOCK"), "lock_text": "since 1", "versions": other}
+    # It starts no worker there: ludus of that version might not know the run.
+    found = json.loads(Host().begin(json.dumps(given)))
+    assert found["sees"]
+    found["versions"]["torch"] = "1.0.0"
+    with pytest.raises(
+        LudusError, match=r"has torch 1\.0\.0, and this one has .*; install the same"
+    ):
+        check_machine(found, str(tmp_path))
 
 
 def test_a_script_cannot_give_actors_a_function(tmp_path: Path) -> None:

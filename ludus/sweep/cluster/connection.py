@@ -15,9 +15,11 @@ from ludus.core.errors import LudusError
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung, own_greeting
 from ludus.process.frames import Message
 from ludus.sweep.cluster.host import versions
+from ludus.sweep.cluster.joined_cluster import TOKEN_HINT
 from ludus.sweep.pool import WorkerLost
 
-_OPEN_SECONDS = 180.0
+_START_SECONDS = 180.0
+_JOIN_SECONDS = 60.0
 _CLOSE_SECONDS = 30.0
 
 
@@ -62,7 +64,8 @@ class RayCluster:
     """A cluster that ends with the sweep, or one that was joined by its address."""
 
     def __init__(
-        self, *, address: str | None, workers: int, gpus: float, memory_gb: float | None, directory: str
+        self, *, address: str | None, workers: int, num_gpus: int, gpus_per_worker: float,
+        memory_gb: float | None, directory: str,
     ) -> None:  # fmt: skip
         self._address, self._directory = address, os.path.abspath(directory)
         greeting = own_greeting()
@@ -86,18 +89,20 @@ class RayCluster:
         self._count = 0
         namespace = f"ludus-{hashlib.sha256(self._directory.encode()).hexdigest()[:16]}"
         request = {
-            "do": "open", "address": address, "workers": workers, "gpus": gpus, "memory_gb": memory_gb,
+            "do": "open", "address": address, "workers": workers, "num_gpus": num_gpus,
+            "gpus_per_worker": gpus_per_worker, "memory_gb": memory_gb,
             "namespace": namespace, "about": about, "warden": held,
         }  # fmt: skip
         try:
-            answer, _ = self._child.ask(request, timeout=_OPEN_SECONDS)
+            timeout = _START_SECONDS if address is None else _JOIN_SECONDS
+            answer, _ = self._child.ask(request, timeout=timeout)
             self._child.send({"do": "drive"})
         except ChildFailed as error:
             self.close()
             raise LudusError(str(error)) from error
         except (ChildDied, ChildHung) as error:
             self.close()
-            raise LudusError(f"Ray cannot be started: {error}") from error
+            raise LudusError(self._why_not(error)) from error
         self.resources: Mapping[str, float] = answer["resources"]
 
     def start(self) -> RemoteWorker:
@@ -135,7 +140,7 @@ class RayCluster:
             return
         if "placed" in header:
             worker.is_placed = True
-            self._check(header["placed"])
+            check_machine(header["placed"], self._directory)
             return
         worker.inbox += header["said"]
         if "died" in header:
@@ -143,24 +148,17 @@ class RayCluster:
         if "lost" in header:
             worker.inbox.append(WorkerLost(header["lost"], None))
 
-    def _check(self, found: Mapping[str, Any]) -> None:
-        """Raise LudusError if a machine of the cluster is not as this one, or does not see the sweep."""
-        host = found["host"]
-        for name, own in versions().items():
-            if found["versions"][name] != own:
-                raise LudusError(
-                    f"the machine {host} of the cluster has {name} {found['versions'][name]}, and this one"
-                    f" has {own}; install the same version on all"
-                )
-        if not found["sees"]:
-            raise LudusError(
-                f"the machine {host} of the cluster does not see {self._directory}; keep the sweep in a"
-                " directory that all machines share under the same path, with --root"
-            )
+    def _why_not(self, error: Exception) -> str:
+        """Return why Ray could not be started or joined."""
+        if self._address is None:
+            return f"Ray cannot be started: {_first_line(error)}"
+        return (
+            f"'engine.address' is {self._address}, and this cannot be joined: {_first_line(error)};"
+            f" {TOKEN_HINT}"
+        )
 
     def _ended(self, error: Exception) -> LudusError:
-        first = str(error).partition("\n")[0].removesuffix("; it printed last:")
-        return LudusError(f"{first}; once that is mended, the same command goes on")
+        return LudusError(f"{_first_line(error)}; once that is mended, the same command goes on")
 
     def forget(self, worker: RemoteWorker) -> None:
         """Kill a worker, of which nothing more is heard."""
@@ -183,3 +181,24 @@ class RayCluster:
             select.select([self._warden], [], [], _CLOSE_SECONDS)
             os.close(self._warden)
             self._warden = -1
+
+
+def check_machine(found: Mapping[str, Any], directory: str) -> None:
+    """Raise LudusError if a machine of the cluster is not as this one, or does not see the directory."""
+    host = found["host"]
+    for name, own in versions().items():
+        if found["versions"][name] != own:
+            raise LudusError(
+                f"the machine {host} of the cluster has {name} {found['versions'][name]}, and this one"
+                f" has {own}; install the same version on all"
+            )
+    if not found["sees"]:
+        raise LudusError(
+            f"the machine {host} of the cluster does not see {directory}; keep the sweep in a directory that"
+            " all machines share under the same path, with --root"
+        )
+
+
+def _first_line(error: Exception) -> str:
+    """Return an error without what its process printed last, which is Ray's and long."""
+    return str(error).partition("\n")[0].removesuffix("; it printed last:")

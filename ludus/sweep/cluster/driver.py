@@ -10,9 +10,6 @@ import contextlib
 import json
 import os
 import queue
-import secrets
-import sys
-import tempfile
 import threading
 import time
 from collections.abc import Mapping
@@ -23,18 +20,15 @@ from typing import Any
 
 import psutil
 
-from ludus.config.optional import optional
 from ludus.core.errors import LudusError
 from ludus.process import talk
 from ludus.process.child_main import Answer, Handler
 from ludus.sweep.cluster.host import Host
-from ludus.sweep.cluster.warden import fork_warden
+from ludus.sweep.cluster.joined_cluster import join, last_line
+from ludus.sweep.cluster.own_cluster import import_ray, start
 
 _RECEIVE_SECONDS = 20.0
 _LOOK_SECONDS = 1.0
-_END_SECONDS = 30.0
-_OBJECT_STORE_BYTES = 80 * 2**20
-"""Nearly the least that Ray takes: only short texts are sent."""
 
 
 def handlers() -> dict[str, Handler]:
@@ -110,7 +104,8 @@ class Driver:
 
     def _start(self, number: int) -> None:
         given = self._given
-        options: dict[str, Any] = {"num_cpus": 1, "num_gpus": given["gpus"], "max_restarts": 0}
+        options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0}
+        options["num_gpus"] = given["gpus_per_worker"]
         if given["address"] is not None:
             # So that those of an earlier process are found.
             options |= {"name": f"host {os.getpid()} {number}", "namespace": given["namespace"]}
@@ -160,13 +155,8 @@ def _how_lost(error: BaseException) -> dict[str, Any]:
             "died": "out of memory: Ray killed it as its machine had too little left",
         }
     if type(error).__name__.startswith("RayTaskError"):
-        return {"said": [{"error": {"type": "LudusError", "message": _last_line(error)}}]}
+        return {"said": [{"error": {"type": "LudusError", "message": last_line(error)}}]}
     return {"said": [], "lost": f"its machine or its actor of Ray is gone ({type(error).__name__})"}
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:400] if lines else type(error).__name__
 
 
 _opened: list[Driver] = []
@@ -175,9 +165,9 @@ _opened: list[Driver] = []
 def _open(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
     """Start a cluster, or join one, and say what it has."""
     if header["address"] is None:
-        ray, daemons = _started(header)
+        ray, daemons = start(header)
     else:
-        ray, daemons = _joined(header), []
+        ray, daemons = join(header), []
     lock = Path(header["about"]["lock"])
     header["about"]["lock_text"] = lock.read_text()
     _opened.append(Driver(ray, header, daemons))
@@ -187,75 +177,6 @@ def _open(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
 def _drive(header: dict[str, Any], pieces: list[bytearray]) -> None:
     _opened[0].drive()
     if _opened[0]._given["address"] is not None:
-        _import_ray().shutdown()
+        import_ray().shutdown()
     # What is left of a cluster of our own, the warden ends at once.
     os._exit(0)
-
-
-def _started(header: Mapping[str, Any]) -> tuple[Any, list[psutil.Process]]:
-    """Start a cluster that listens on 127.0.0.1 alone and asks for a token."""
-    # Short, as the names of sockets below it may have 107 letters.
-    short = "/tmp" if os.access("/tmp", os.W_OK) else tempfile.gettempdir()
-    folder = tempfile.mkdtemp(prefix="ludus-ray-", dir=short)
-    fork_warden(folder, kept=[header["warden"]])
-    token = Path(folder, "token")
-    descriptor = os.open(token, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600)
-    with open(descriptor, "w") as file:
-        file.write(secrets.token_hex(32))
-    # Nothing of the environment is about this cluster.
-    for name in [name for name in os.environ if name.startswith("RAY_")]:
-        del os.environ[name]
-    os.environ |= {
-        # Ray rewrites 127.0.0.1 to an address that others reach, unless it is to serve this machine alone.
-        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-        "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": str(token),
-        "RAY_USAGE_STATS_ENABLED": "0",
-        # A run that needs too much memory is ended as with the engine local, not by Ray.
-        "RAY_memory_monitor_refresh_ms": "0",
-        # For the hosts, which import ludus.
-        "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
-    }
-    ray = _import_ray()
-    ray.init(
-        address="local",
-        num_cpus=header["workers"],
-        num_gpus=None if header["gpus"] else 0,
-        include_dashboard=False,
-        object_store_memory=_OBJECT_STORE_BYTES,
-        log_to_driver=False,
-        logging_level="ERROR",
-        # Ray lets everybody write there; the folder around it is ours.
-        _temp_dir=f"{folder}/ray",
-    )
-    daemons = [
-        child for child in psutil.Process().children() if child.name() in ("gcs_server", "raylet")
-    ]
-    return ray, daemons
-
-
-def _joined(header: Mapping[str, Any]) -> Any:
-    """Join a cluster as its user would, and end what an earlier process of this sweep has left there."""
-    address = header["address"]
-    ray = _import_ray()
-    try:
-        ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    except Exception as error:
-        raise LudusError(
-            f"'engine.address' is {address}, and this cannot be joined: {_last_line(error)}"
-        ) from error
-    deadline = time.monotonic() + _END_SECONDS
-    while time.monotonic() < deadline:
-        named = ray.util.list_named_actors(all_namespaces=True)
-        left = [one["name"] for one in named if one["namespace"] == header["namespace"]]
-        if not left:
-            return ray
-        for name in left:
-            with contextlib.suppress(ValueError):
-                ray.kill(ray.get_actor(name, namespace=header["namespace"]), no_restart=True)
-        time.sleep(0.1)
-    raise LudusError(f"workers of this sweep are left on {address} and cannot be ended")
-
-
-def _import_ray() -> Any:
-    return optional("ray", key="'engine.kind' ray", extra="ray")

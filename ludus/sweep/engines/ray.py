@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Annotated, Literal, cast
 
@@ -15,6 +16,7 @@ from ludus.sweep.cluster.connection import RayCluster, RemoteWorker
 from ludus.sweep.engine import MakeTrainer, RunListener
 from ludus.sweep.pool import Connection, PoolConfig, Worker, WorkerPool
 
+_ADDRESS = re.compile(r"(ray://)?[^\s/]+:[0-9]{1,5}")
 _PLACE_SECONDS = 300.0
 
 
@@ -27,11 +29,19 @@ class RayEngine(WorkerPool):
 
         kind: Literal["ray"]
         """Actors of Ray."""
-        address: Annotated[str, Field(min_length=1)] | None
+        address: str | None
         """The cluster to join, as host:port or ray://host:port; null: one of its own on this machine, which
         ends with the sweep."""
         gpus_per_worker: Annotated[float, Field(ge=0)]
         """GPUs that Ray reserves for each worker; a fraction shares one."""
+
+        def problems(self) -> Iterator[str]:
+            """Yield a sentence if the address is none."""
+            if self.address is not None and not _ADDRESS.fullmatch(self.address):
+                yield (
+                    f"'address' is {self.address!r}; write it as host:port or ray://host:port, or set it"
+                    " to null"
+                )
 
     def __init__(self, config: Config, *, make_trainer: MakeTrainer | None = None) -> None:
         super().__init__(config, make_trainer=make_trainer)
@@ -40,6 +50,7 @@ class RayEngine(WorkerPool):
                 "'engine.kind' ray needs ray; install it with: pip install 'ludus[ray]'"
             )
         self._config = config
+        self._num_gpus = _own_gpus(config)
         self._cluster: RayCluster | None = None
 
     @property
@@ -51,23 +62,12 @@ class RayEngine(WorkerPool):
     def open(self, listener: RunListener, directory: str) -> None:
         config = self._config
         self._cluster = RayCluster(
-            address=config.address, workers=config.workers, gpus=config.gpus_per_worker,
+            address=config.address, workers=config.workers, num_gpus=self._num_gpus,
+            gpus_per_worker=config.gpus_per_worker,
             memory_gb=config.memory_gb, directory=directory,
         )  # fmt: skip
-        self._check_gpus()
-        self._opened = time.monotonic()
+        self._had_room = time.monotonic()
         super().open(listener, directory)
-
-    def _check_gpus(self) -> None:
-        """Raise ConfigError if a cluster of our own has too few GPUs: no other machine will ever join it."""
-        assert self._cluster is not None
-        wanted = self._config.workers * self._config.gpus_per_worker
-        there = self._cluster.resources.get("GPU", 0.0)
-        if self._config.address is None and wanted > there:
-            raise ConfigError(
-                f"'engine.gpus_per_worker' is {self._config.gpus_per_worker:g} for {self._config.workers}"
-                f" workers, and this machine has {there:g} GPUs; lower one of the two"
-            )
 
     def _connect(self, number: int) -> Connection:
         assert self._cluster is not None
@@ -81,8 +81,10 @@ class RayEngine(WorkerPool):
 
     def work(self, seconds: float) -> None:
         super().work(seconds)
-        waited = time.monotonic() - self._opened
-        if waited > _PLACE_SECONDS and not any(map(self._is_placed, self._workers)):
+        if any(map(self._is_placed, self._workers)):
+            self._had_room = time.monotonic()
+        waited = time.monotonic() - self._had_room
+        if waited > _PLACE_SECONDS:
             assert self._cluster is not None
             have = ", ".join(
                 f"{n:g} {k}" for k, n in self._cluster.resources.items() if k in ("CPU", "GPU")
@@ -105,3 +107,18 @@ class RayEngine(WorkerPool):
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
+
+
+def _own_gpus(config: RayEngine.Config) -> int:
+    """Return the GPUs that a cluster of its own has; raise ConfigError if these are too few."""
+    if config.address is not None or not config.gpus_per_worker:
+        return 0
+    import torch
+
+    there = torch.cuda.device_count()
+    if config.workers * config.gpus_per_worker > there:
+        raise ConfigError(
+            f"'engine.gpus_per_worker' is {config.gpus_per_worker:g} for {config.workers} workers, and this"
+            f" machine has {there} GPUs; lower one of the two"
+        )
+    return there
