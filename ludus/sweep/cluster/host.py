@@ -13,8 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import ludus
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
+from ludus.version import VERSION
 
 WORKER = "ludus.sweep.worker"
 
@@ -22,7 +22,7 @@ WORKER = "ludus.sweep.worker"
 def versions() -> dict[str, str]:
     """Return the versions that must be the same on all machines of a sweep."""
     return {
-        "ludus": ludus.__version__, "torch": version("torch"), "python": platform.python_version(),
+        "ludus": VERSION, "torch": version("torch"), "python": platform.python_version(),
     }  # fmt: skip
 
 
