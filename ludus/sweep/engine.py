@@ -75,8 +75,8 @@ class SweepEngine(Protocol):
     def capacity(self) -> int:
         """How many runs it executes at once."""
 
-    def open(self, listener: RunListener) -> None:
-        """Get ready for tasks, whose listener is called from `work` alone."""
+    def open(self, listener: RunListener, directory: str) -> None:
+        """Get ready for tasks in the directory of a sweep; the listener is called from `work` alone."""
 
     def launch(self, task: Task) -> None:
         """Begin a task; at most `capacity` are under way."""

@@ -86,7 +86,7 @@ class SeedGroup:
     ) -> SeedsResult:
         """Train what has not ended yet, and return all."""
         todo = [seed for seed, run in self._runs.items() if run.status not in WHOLE]
-        queue = SeedQueue(self._engine(make_trainer), self)
+        queue = SeedQueue(self._engine(make_trainer), self, self._root)
         console = Console(stderr=show_on == "stderr", highlight=False)
         self._display = SeedDisplay(self.name, console, is_silent=show_on == "none")
         if todo:

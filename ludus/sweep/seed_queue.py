@@ -26,8 +26,9 @@ class SeedOwner(Protocol):
 class SeedQueue:
     """Executes the runs of several seeds, in their order."""
 
-    def __init__(self, engine: SweepEngine, owner: SeedOwner) -> None:
-        self._engine, self._owner = engine, owner
+    def __init__(self, engine: SweepEngine, owner: SeedOwner, directory: str) -> None:
+        """`directory` holds the directories of the runs."""
+        self._engine, self._owner, self._directory = engine, owner, directory
         self._num_running = 0
         self._is_pausing = False
 
@@ -38,7 +39,7 @@ class SeedQueue:
     def run(self, seeds: Sequence[int]) -> None:
         """Execute all of them, or until it is to pause."""
         todo, is_told = list(seeds), False
-        self._engine.open(self)
+        self._engine.open(self, self._directory)
         try:
             while (todo and not self._is_pausing) or self._num_running:
                 while todo and not self._is_pausing and self._num_running < self._engine.capacity:

@@ -53,7 +53,7 @@ class Winner:
         self._trial, self._display = trial, display
         self._runs: dict[int, SweptRun] = {}
         self._ended: dict[int, RunOutcome] = {}
-        self._queue = SeedQueue(engine, self)
+        self._queue = SeedQueue(engine, self, storage.place)
         self.ask_to_pause = self._queue.ask_to_pause
 
     def train(self, seeds: Sequence[int]) -> WinnerResult:

@@ -213,8 +213,16 @@ def fill_disk(root: str, limit: int, is_for_good: bool = False) -> None:
         sys.exit(3)
 
 
-def sweep(folder: str, data: dict[str, Any], at: str | None, count: int, wrong: str) -> None:
+def sweep(
+    folder: str,
+    data: dict[str, Any],
+    at: str | None,
+    count: int,
+    wrong: str,
+    variables: Mapping[str, str] | None = None,
+) -> None:
     """Go on with a sweep until it is killed, or to its end; something of it may be done wrong."""
+    os.environ.update(variables or {})
     importlib.import_module("tests.sweep.victim").live(folder, data, at, count, wrong)
 
 
