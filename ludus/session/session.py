@@ -133,8 +133,8 @@ class Session:
         if self._lost_models:
             self._trainer.forget_models(self._lost_models)
         settings = self._trainer.config.settings
-        self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
+        self._logger.open(self._storage, tell=self.tell)
         console = Console(stderr=self._request.show_on == "stderr")
         plan = self._trainer.plan()
         display = make_display(settings.display, self._facts(), plan, console=console)
