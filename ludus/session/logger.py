@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ludus.config.base import LoggerSection, StrictConfig, validate
-from ludus.config.optional import optional
+from ludus.config.optional import check_installed
 from ludus.config.registry import find
 from ludus.core import counters, states
 from ludus.core.errors import LudusError
@@ -65,7 +65,7 @@ class Logger:
         for section in self.config.backends:
             needs = getattr(find("logger", section.kind), "needs", None)
             if needs is not None:
-                optional(needs, key=f"the logger '{section.kind}'", extra=section.kind)
+                check_installed(needs, key=f"the logger '{section.kind}'", extra=section.kind)
 
     def open(self, storage: Storage, *, tell: Event | None = None) -> None:
         """Start the back ends; JSONL is always the first."""

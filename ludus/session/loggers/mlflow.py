@@ -10,16 +10,13 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from torch import Tensor
-
 from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.config.registry import register
 from ludus.session.backend import Event
 from ludus.session.record import Record
-from ludus.session.remote.log_line import LogLine
+from ludus.session.remote.log_line import LogLine, as_png
 from ludus.session.remote.logged_run import LoggedEnd, LoggedRun, logged_run
 from ludus.session.remote.sender import Refused, Sender, Unreachable
-from ludus.show.png import png
 from ludus.store.storage import Storage
 
 _URI = "MLFLOW_TRACKING_URI"
@@ -260,10 +257,3 @@ def _name(text: str) -> str:
 
 def _file(name: str) -> str:
     return re.sub(r"[^\w\-./]", "_", name, flags=re.ASCII).strip("./").replace("..", "_") or "_"
-
-
-def as_png(image: Tensor) -> bytes:
-    """Return an image, uint8 of shape (channels, height, width), as a PNG file."""
-    channels, height, width = image.shape
-    pixels = image.permute(1, 2, 0).contiguous().numpy().tobytes()
-    return png(pixels, width=width, height=height, channels=channels)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ludus.session.loggers.jsonl import bins
 from ludus.session.record import Record
+from ludus.show.png import png
 
 _NOT_SCALARS = ("text", "histogram", "image")
 
@@ -42,7 +43,7 @@ def line_of(record: Record, number: int, *, time: float) -> LogLine:
         record.counters,
         record.scalars,
         record.timing,
-        {name: "\n\n".join(texts) for name, texts in record.texts.items()},
+        _texts({name: "\n\n".join(texts) for name, texts in record.texts.items()}),
         _drawn({name: bins(values) for name, values in record.histograms.items()}),
         record.images,
     )
@@ -62,10 +63,26 @@ def parsed(
         counters,
         {name: float(found[name]) for name in others},
         {},
-        found.get("text", {}),
+        _texts(found.get("text", {})),
         _drawn(found.get("histogram", {})),
     )
 
 
+def _texts(found: Mapping[str, str]) -> dict[str, str]:
+    return {name: unicode(text) for name, text in found.items()}
+
+
+def unicode(text: str) -> str:
+    """Replace lone surrogates, which no service takes."""
+    return text.encode("utf-8", errors="replace").decode()
+
+
 def _drawn(histograms: Mapping[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in histograms.items() if one["counts"]}
+
+
+def as_png(image: Tensor) -> bytes:
+    """Return an image, uint8 of shape (channels, height, width), as a PNG file."""
+    channels, height, width = image.shape
+    pixels = image.permute(1, 2, 0).contiguous().numpy().tobytes()
+    return png(pixels, width=width, height=height, channels=channels)
