@@ -10,6 +10,7 @@ from ludus.session.record import Record
 class Backend(Protocol):
     """A destination of records: a class in its own file, with a Config, registered as a logger."""
 
+    # A class may have `check(config)`, a static method that raises LudusError before the run has a directory.
     def write(self, record: Record, /) -> None: ...
     def close(self) -> None: ...
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from ludus.config.base import LoggerSection, StrictConfig, validate
-from ludus.config.optional import check_installed
 from ludus.config.registry import find
 from ludus.core import counters, states
 from ludus.core.errors import LudusError
@@ -61,11 +60,12 @@ class Logger:
         self._last_counters: Mapping[str, int] = {}
 
     def check(self) -> None:
-        """Raise ConfigError if a back end needs a library that is not installed."""
-        for section in self.config.backends:
-            needs = getattr(find("logger", section.kind), "needs", None)
-            if needs is not None:
-                check_installed(needs, key=f"the logger '{section.kind}'", extra=section.kind)
+        """Raise LudusError if a back end lacks what it needs, before a run has a directory."""
+        sections: Sequence[Any] = self.config.backends
+        for section in sections:
+            check = getattr(find("logger", section.kind), "check", None)
+            if check is not None:
+                check(section)
 
     def open(self, storage: Storage, *, tell: Event | None = None) -> None:
         """Start the back ends; JSONL is always the first."""

@@ -21,6 +21,8 @@ from ludus.session.build import build_trainer
 from ludus.session.record import Record
 from ludus.session.repository import git_state
 from ludus.session.session import Session
+from ludus.store.note import read_note, write_note
+from ludus.store.places import parted
 from ludus.sweep.curve import Point
 from ludus.sweep.engine import MakeTrainer, RunEnd, Task
 
@@ -62,6 +64,10 @@ class SweptSession(Session):
         return _git_at_first()
 
     def ready(self, run: Run) -> None:
+        note = read_note(self._storage)
+        if "group" not in note and (sweep := parted(parted(self._storage.place)[0])[0]):
+            # Loggers show the runs of a sweep together.
+            write_note(self._storage, {**note, "group": parted(sweep)[1]})
         super().ready(run)
         self._logger.attach(_Ear(self._metric, self._news))
 

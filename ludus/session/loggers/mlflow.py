@@ -11,7 +11,9 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from ludus.config.base import PositiveFloat, StrictConfig
+from ludus.config.optional import check_installed
 from ludus.config.registry import register
+from ludus.core.errors import ConfigError
 from ludus.session.backend import Event
 from ludus.session.record import Record
 from ludus.session.remote.log_line import LogLine, as_png
@@ -43,8 +45,6 @@ _MAX_NAME = 250
 class Mlflow:
     """Sends metrics, the config as parameters, texts, images and the best model to an MLflow server."""
 
-    needs = "mlflow"
-
     class Config(StrictConfig):
         """Where the server is, and what it is told."""
 
@@ -66,6 +66,12 @@ class Mlflow:
                 yield "experiment is empty; name the experiment in MLflow that the run belongs to"
             if self.tracking_uri is not None and (problem := _uri_problem(self.tracking_uri)):
                 yield f"tracking_uri {problem}"
+
+    @staticmethod
+    def check(config: Config) -> None:
+        """Raise LudusError if MLflow is not installed or no server is named."""
+        check_installed("mlflow", key="the logger 'mlflow'", extra="mlflow")
+        _address(config)
 
     def __init__(self, config: Config, storage: Storage) -> None:
         self._config, self._storage = config, storage
@@ -95,15 +101,8 @@ class MlflowRun:
 
     def __init__(self, config: Mlflow.Config, run: LoggedRun, storage: Storage) -> None:
         self._config, self._run, self._storage = config, run, storage
-        uri = config.tracking_uri or os.environ.get(_URI)
-        if uri is None:
-            raise Refused(
-                f"the logger 'mlflow' has no server: set its tracking_uri, such as http://127.0.0.1:5000,"
-                f" or the variable {_URI}"
-            )
-        if problem := _uri_problem(uri, is_secret=config.tracking_uri is None):
-            raise Refused(f"{_URI} {problem}")
-        self._uri, self.label = uri, f"MLflow at {_without_password(uri)}"
+        self._uri = _address(config)
+        self.label = f"MLflow at {_without_password(self._uri)}"
         for name, value in _ENVIRONMENT.items():
             os.environ.setdefault(name, value)
         self._client: Any = None
@@ -118,7 +117,7 @@ class MlflowRun:
             self._client = self._client or MlflowClient(tracking_uri=self._uri)
             found = self._find_run(self._experiment())
             self._id = found.info.run_id
-            self._send_config(found.data.params)
+            self._send_config(found.data.params, found.data.tags)
             self._known = {**found.data.metrics, **found.data.tags}
             return int(found.data.metrics.get(_NUM_LINES, 0))
 
@@ -147,7 +146,7 @@ class MlflowRun:
         tags = {**own, **self._config.tags, _RUN_ID: self._run.run_id}
         return self._client.create_run(experiment, tags=tags, run_name=self._run.name)
 
-    def _send_config(self, known: Mapping[str, str]) -> None:
+    def _send_config(self, known: Mapping[str, str], tags: Mapping[str, str]) -> None:
         """Send the keys of the config as parameters; one that changed since is a tag, `resumed.<key>`."""
         from mlflow.entities import Param, RunTag
 
@@ -157,10 +156,11 @@ class MlflowRun:
         new = [Param(key, value) for key, value in config.items() if key not in known]
         for at in range(0, len(new), _MAX_PARAMS):
             self._client.log_batch(self._id, params=new[at : at + _MAX_PARAMS])
-        changed = [key for key, value in config.items() if known.get(key, value) != value]
+        last = {key: tags.get(f"resumed.{key}", value) for key, value in known.items()}
+        changed = [key for key, value in config.items() if last.get(key, value) != value]
         if changed:
-            tags = [RunTag(f"resumed.{key}", config[key]) for key in changed][:_MAX_PARAMS]
-            self._client.log_batch(self._id, tags=tags)
+            news = [RunTag(f"resumed.{key}", config[key]) for key in changed]
+            self._client.log_batch(self._id, tags=news[:_MAX_PARAMS])
 
     def send(self, lines: Sequence[LogLine]) -> None:
         """Send metrics, texts and images; histograms stay here, as MLflow has none."""
@@ -223,11 +223,25 @@ class _Answers:
             raise Unreachable(type(error).__name__) from None
         if not isinstance(error, MlflowException):
             return
-        status = error.get_http_status_code()
+        status = int(error.get_http_status_code())  # type: ignore[no-untyped-call]
         if status >= 500 or status in (408, 429):
             why = f"error {status}" if isinstance(error, RestException) else "no connection"
             raise Unreachable(why) from None
-        raise Refused(f"{self._label} refuses the run ({error.error_code}): {error.message}")
+        why = str(error.message).partition(" Response body")[0]
+        raise Refused(f"{self._label} refuses the run ({error.error_code}): {why}") from None
+
+
+def _address(config: Mlflow.Config) -> str:
+    """Return the address of the server."""
+    uri = config.tracking_uri or os.environ.get(_URI)
+    if not uri:
+        raise ConfigError(
+            f"the logger 'mlflow' has no server: set its tracking_uri, as in http://127.0.0.1:5000, or the"
+            f" variable {_URI}"
+        )
+    if problem := _uri_problem(uri, is_secret=config.tracking_uri is None):
+        raise ConfigError(f"{_URI} {problem}")
+    return uri
 
 
 def _uri_problem(uri: str, *, is_secret: bool = False) -> str | None:

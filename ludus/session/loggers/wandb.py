@@ -7,12 +7,15 @@ import os
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from ludus.config.base import PositiveFloat, StrictConfig
+from ludus.config.optional import check_installed
 from ludus.config.registry import register
+from ludus.core.errors import ConfigError
 from ludus.session.backend import Event
 from ludus.session.record import AXES, Record
 from ludus.session.remote import wandb_files
@@ -25,6 +28,8 @@ from ludus.store.storage import Storage
 _EXIT_CODES = {"finished": 0, "stopped": 0, "failed": 1}
 _KILLED = 255
 """Exit code of a run that was interrupted, as W&B counts it."""
+_PART_TO_BEGIN = 0.5
+"""Part of the time to wait after which a run is begun offline."""
 _FORBIDDEN = "/\\#?%:"
 _MAX_PROJECT = 128
 _REFUSALS = re.compile(
@@ -35,8 +40,6 @@ _REFUSALS = re.compile(
 @register("logger", "wandb")
 class Wandb:
     """Sends metrics, the config, texts, histograms, images and the best model to W&B."""
-
-    needs = "wandb"
 
     class Config(StrictConfig):
         """Where the run is shown, and what is sent."""
@@ -63,6 +66,14 @@ class Wandb:
                     f"project {self.project!r} cannot name a project of W&B; use up to {_MAX_PROJECT}"
                     f" characters, none of {' '.join(_FORBIDDEN)}"
                 )
+
+    @staticmethod
+    def check(config: Config) -> None:
+        """Raise LudusError if W&B is not installed, or has no API key to send with."""
+        check_installed("wandb", key="the logger 'wandb'", extra="wandb")
+        if config.mode == "online":
+            with _hooks_kept():
+                _log_in()
 
     def __init__(self, config: Config, storage: Storage) -> None:
         self._config, self._storage = config, storage
@@ -97,8 +108,8 @@ class WandbRun:
     def __init__(self, config: Wandb.Config, run: LoggedRun, storage: Storage) -> None:
         self._config, self._run, self._storage = config, run, storage
         self.label = f"W&B project {config.project}"
-        is_local = isinstance(storage, LocalStorage)
-        self._folder = storage.root if is_local else Path(os.environ.get("WANDB_DIR", "."))
+        elsewhere = Path(os.environ.get("WANDB_DIR", "."))
+        self._folder = storage.root if isinstance(storage, LocalStorage) else elsewhere
         self._notes: list[str] = []
         self._wandb: Any = None
         self._there: Any = None
@@ -106,18 +117,9 @@ class WandbRun:
 
     def connect(self) -> int:
         """Begin a process of W&B for this run, and return the number of the last line it has."""
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         with _hooks_kept():
-            import wandb
-
-            self._wandb = wandb
-            wandb.setup(wandb.Settings(silent=True))
             is_online = self._config.mode == "online"
-            if is_online and not wandb.login(prompt=False, verify=False):
-                raise Refused(
-                    "the logger 'wandb' has no API key: run `wandb login`, set WANDB_API_KEY, or set its"
-                    " mode to offline"
-                )
+            self._wandb = wandb = _log_in() if is_online else _quiet_wandb()
             position = wandb_files.last_step(self._folder, self._run.run_id)
             try:
                 self._there = self._start("online" if is_online else "offline")
@@ -135,6 +137,9 @@ class WandbRun:
         reason = str(error).partition("\n")[0]
         if _REFUSALS.search(reason) or self._config.mode == "offline":
             raise Refused(f"{self.label} refuses the run: {reason}") from None
+        # W&B's process holds the id of a run that it could not begin.
+        self._wandb.teardown()
+        self._wandb.setup(self._wandb.Settings(silent=True))
         there = self._start("offline")
         self._notes.append(
             f"{self.label} does not answer; the run is logged offline: send it later with"
@@ -156,7 +161,7 @@ class WandbRun:
             "resume": "allow",
             # Another run of this process goes on as it was.
             "reinit": "create_new",
-            "init_timeout": self._config.wait_seconds,
+            "init_timeout": self._config.wait_seconds * _PART_TO_BEGIN,
             "finish_timeout": self._config.wait_seconds,
             "finish_timeout_raises": True,
             # What ludus does itself, or does not want: output, code, machine, measurements of the system.
@@ -223,10 +228,39 @@ class WandbRun:
                 self._there.finish(exit_code=_EXIT_CODES.get(end.status, _KILLED))
             except TimeoutError:
                 raise Unreachable("no time was left") from None
+        # W&B's process still writes when `finish` returns; a resume is to find all that was given to it.
+        path = Path(self._there.settings.sync_file)
+        until = time.monotonic() + self._config.wait_seconds
+        while not wandb_files.is_complete(path) and time.monotonic() < until:
+            time.sleep(0.01)
 
     def notes(self) -> list[str]:
         found, self._notes = self._notes, []
         return found
+
+
+def _quiet_wandb() -> Any:
+    """Return W&B's library, which prints nothing and reports no errors of its own."""
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    wandb.setup(wandb.Settings(silent=True))
+    return wandb
+
+
+def _log_in() -> Any:
+    """Return W&B's library once it has an API key, which it is never asked for in a terminal."""
+    wandb = _quiet_wandb()
+    try:
+        has_key = wandb.login(prompt=False, verify=False)
+    except wandb.errors.AuthenticationError:
+        has_key = False
+    if not has_key:
+        raise ConfigError(
+            "the logger 'wandb' has no valid API key: run `wandb login`, set WANDB_API_KEY, or set its mode"
+            " to offline"
+        )
+    return wandb
 
 
 @contextlib.contextmanager
@@ -238,7 +272,7 @@ def _hooks_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.exit, sys.excepthook = before  # type: ignore[assignment]
+        sys.exit, sys.excepthook = before
         for stream, is_own in zip(streams, own, strict=True):
             if not is_own and "write" in vars(stream):
                 del stream.write

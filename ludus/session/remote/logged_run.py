@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,9 @@ from ludus.store import note
 from ludus.store.bests import FIRST
 from ludus.store.directory import last_ending
 from ludus.store.storage import Storage
+from ludus.store.strict_json import parse_json
 
+_TAGS = "tags.json"
 Leaf = bool | int | float | str
 
 
@@ -41,16 +44,26 @@ def logged_run(storage: Storage, *, asked_by: str) -> LoggedRun:
             f"the logger '{asked_by}' needs the directory of a run, and {storage.place} is none"
         )
     about = note.read_note(storage)
-    group, tags, own = (about.get(key) for key in ("group", "tags", "counters"))
+    group, own = about.get("group"), about.get("counters")
     return LoggedRun(
         run_id=str(about["run_id"]),
         name=storage.name,
         kind=str(about["kind"]),
         group=group if isinstance(group, str) and group else None,
-        tags=_texts(tags),
+        tags=_tags(storage),
         config=config_of(storage),
         counter_names=(*SHARED, *_texts(own)),
     )
+
+
+def _tags(storage: Storage) -> tuple[str, ...]:
+    """Return the tags that people gave the run; a damaged file has none."""
+    if not storage.exists(_TAGS):
+        return ()
+    with contextlib.suppress(LudusError):
+        found = parse_json(storage.read(_TAGS, limit=1 << 16), source=_TAGS)
+        return _texts(found.get("tags") if isinstance(found, dict) else None)
+    return ()
 
 
 def config_of(storage: Storage) -> dict[str, Leaf]:

@@ -81,6 +81,7 @@ class Sender:
         self._is_abandoned = self._is_connected = self._is_down = False
         self._is_decided = threading.Event()
         """Set once the first attempt to connect has succeeded or failed."""
+        self._is_waited_for = True
         self._refusal: LudusError | None = None
         self._tell: Tell | None = None
         name = f"ludus-log-{service.label.partition(' ')[0]}"
@@ -91,6 +92,7 @@ class Sender:
         self._tell = tell
         self._thread.start()
         self._is_decided.wait(self._wait)
+        self._is_waited_for = False
         if self._refusal is not None:
             raise self._refusal
         self._pass_on()
@@ -141,7 +143,7 @@ class Sender:
         try:
             while self._work_once():
                 pass
-        except Refused as error:
+        except LudusError as error:
             self._refuse(str(error))
         except Exception as error:
             self._refuse(f"{self._service.label} failed: {type(error).__name__}: {error}")
@@ -150,7 +152,7 @@ class Sender:
 
     def _refuse(self, text: str) -> None:
         text = without_secrets(text)
-        if self._is_decided.is_set():
+        if not self._is_waited_for:
             rest = "nothing more is sent; the log is complete in metrics.jsonl"
             self._say("logger_refused", f"{text}; {rest}")
         else:
@@ -166,8 +168,9 @@ class Sender:
             self._take_notes()
             is_done, pause = is_ending, SECONDS_BETWEEN_SENDS
         except Unreachable as error:
-            self._note_failure(str(error), is_last=is_ending)
-            is_done, pause = is_ending, SECONDS_BETWEEN_TRIES
+            # A connection may have been cut long ago: the end tries once to make a new one.
+            is_done, pause = is_ending and not self._is_connected, SECONDS_BETWEEN_TRIES
+            self._note_failure(str(error), is_last=is_done)
         if is_done or self._is_abandoned:
             return False
         with self._news:

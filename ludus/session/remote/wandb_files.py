@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _HEAD = 7
 """Bytes before the first block, and before each piece of a record: checksum, length, type."""
@@ -24,19 +25,39 @@ def mark_synced(folder: Path, run_id: str) -> None:
         path.with_name(f"{path.name}.synced").touch()
 
 
-def _steps(path: Path) -> Iterator[int]:
-    from wandb.proto import wandb_internal_pb2
+def is_complete(path: Path) -> bool:
+    """Return whether the file of a run goes to its end; only the last blocks are read."""
+    if not path.exists():
+        return False
+    with path.open("rb") as file:
+        begin = max(path.stat().st_size // _BLOCK - 1, 0) * _BLOCK
+        file.seek(begin)
+        data = file.read()
+    return any(record.HasField("exit") for record in _parsed(data, is_begin=begin == 0))
 
-    for data in _records(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+
+def _steps(path: Path) -> Iterator[int]:
+    for record in _parsed(path.read_bytes()):
         if record.HasField("history"):
             yield record.history.step.num
 
 
-def _records(data: bytes) -> Iterator[bytes]:
-    """Yield the whole records of a file in the format of LevelDB's log; a torn one at its end is left out."""
-    place, pieces = _HEAD, b""
+def _parsed(data: bytes, *, is_begin: bool = True) -> Iterator[Any]:
+    from wandb.proto import wandb_internal_pb2
+
+    make_record: Any = getattr(wandb_internal_pb2, "Record")  # noqa: B009 - in no type stub
+    for found in _records(data, is_begin=is_begin):
+        record = make_record()
+        record.ParseFromString(found)
+        yield record
+
+
+def _records(data: bytes, *, is_begin: bool = True) -> Iterator[bytes]:
+    """Yield the whole records of a file in the format of LevelDB's log, or of its last blocks.
+
+    A record of which a part is missing, at either end, is left out.
+    """
+    place, pieces = _HEAD if is_begin else 0, None
     while place + _HEAD <= len(data):
         # Where no head fits, a block ends in zeros.
         if (left := _BLOCK - place % _BLOCK) < _HEAD:
@@ -47,6 +68,10 @@ def _records(data: bytes) -> Iterator[bytes]:
         if place > len(data) or kind not in (_FULL, _FIRST, _MIDDLE, _LAST):
             return
         piece = data[place - length : place]
-        pieces = piece if kind in (_FULL, _FIRST) else pieces + piece
-        if kind in (_FULL, _LAST):
+        if kind in (_FULL, _FIRST):
+            pieces = piece
+        elif pieces is not None:
+            pieces += piece
+        if kind in (_FULL, _LAST) and pieces is not None:
             yield pieces
+            pieces = None
