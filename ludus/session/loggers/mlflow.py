@@ -193,7 +193,7 @@ class MlflowRun:
         """Send the best score and model if they changed, and set the status of the run."""
         with _Answers(self.label):
             if end.score is not None and self._known.get(_SCORE) != end.score:
-                self._client.log_metric(self._id, _SCORE, end.score)
+                self._client.log_metric(self._id, _SCORE, end.score, step=end.step)
             if end.metric is not None:
                 self._client.set_tag(self._id, "ludus.best_metric", end.metric)
             is_new = end.digest is not None and self._known.get(_BEST) != end.digest

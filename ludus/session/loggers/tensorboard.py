@@ -39,7 +39,7 @@ class TensorBoard:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._storage, self._last_step = storage, 0
+        self._storage = storage
         self._event: Any = Event
         self._summary: Any = Summary
         self._file = storage.append(_FILE)
@@ -74,7 +74,6 @@ class TensorBoard:
         for name, image in record.images.items():
             values += make.image(_unicode(name), image, dataformats="CHW").value
         summary = self._summary(value=values)
-        self._last_step = max(self._last_step, record.step)
         self._write(self._event(wall_time=time.time(), step=record.step, summary=summary))
 
     def _write(self, event: Event) -> None:
@@ -103,7 +102,7 @@ class TensorBoard:
             best = self._summary(
                 value=[self._summary.Value(tag="best_score", simple_value=end.score)]
             )
-            self._write(self._event(wall_time=now, step=self._last_step, summary=best))
+            self._write(self._event(wall_time=now, step=end.step, summary=best))
 
 
 def _unicode(text: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from ludus.config import strict_yaml
 from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError
+from ludus.session.record import Record
 from ludus.store import note
 from ludus.store.bests import FIRST
 from ludus.store.directory import last_ending
@@ -109,6 +110,8 @@ class LoggedEnd:
     """Folder of the best model, if it is there."""
     digest: str | None
     """Hash of its weights."""
+    step: int
+    """The x value of the last record."""
 
 
 def logged_end(storage: Storage) -> LoggedEnd:
@@ -123,4 +126,5 @@ def logged_end(storage: Storage) -> LoggedEnd:
         metric=best.get("metric"),
         model=FIRST if is_kept else None,
         digest=storage.sha256(weights) if is_kept else None,
+        step=Record(ending.get("counters", {}), {}).step,
     )

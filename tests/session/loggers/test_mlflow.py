@@ -115,7 +115,8 @@ def test_a_run_is_shown_with_its_name_group_tags_config_metrics_files_and_best_m
     assert shown.points("mine/odd name_") == logged(run, "mine/odd name!")
     assert [step for step, _ in shown.points("epoch")] == [step for step, _ in logged(run, "epoch")]
     best = json.loads((run / "models/best/model.json").read_text())
-    assert shown.points("best_score") == [(0, pytest.approx(best["score"]))]
+    last = logged(run, "test/accuracy")[-1][0]
+    assert shown.points("best_score") == [(last, best["score"])]
     names = ["best_model/model.json", "best_model/weights.safetensors"]
     assert shown.files("best_model") == names
     steps = [step for step, _ in logged(run, "mine/odd name!")]
