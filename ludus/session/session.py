@@ -129,8 +129,8 @@ class Session:
         """Make the display, install the signal handlers, and restore the random generators last."""
         if self._lost_models:
             self._trainer.forget_models(self._lost_models)
-        self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
+        self._logger.open(self._storage, tell=self.tell)
         console = Console(stderr=self._request.show_on == "stderr")
         kind = self._trainer.config.settings.display if self.shows else "none"
         display = make_display(kind, self._facts(), self._trainer.plan(), console=console)

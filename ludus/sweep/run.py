@@ -22,6 +22,8 @@ from ludus.session.build import build_trainer
 from ludus.session.record import Record
 from ludus.session.repository import git_state
 from ludus.session.session import Session
+from ludus.store.note import read_note, write_note
+from ludus.store.places import parted
 from ludus.sweep.curve import Point
 from ludus.sweep.engine import MakeTrainer, RunEnd, Task
 
@@ -65,6 +67,10 @@ class SweptSession(Session):
         return _git_at_first()
 
     def ready(self, run: Run) -> None:
+        note = read_note(self._storage)
+        if "group" not in note and (sweep := parted(parted(self._storage.place)[0])[0]):
+            # Loggers show the runs of a sweep together.
+            write_note(self._storage, {**note, "group": parted(sweep)[1]})
         super().ready(run)
         metric = self._metric or _first_metric(self._parts.values())
         if metric is not None:
