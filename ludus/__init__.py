@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from ludus.session.loading import load as load
     from ludus.session.logger import Logger as Logger
     from ludus.session.record import Record as Record
+    from ludus.show.plot import plot as plot
     from ludus.show.progress import (
         IterationContext as IterationContext,
         attach_progress_bar as attach_progress_bar,

@@ -7,8 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
 from ludus.core import counters
@@ -29,8 +27,9 @@ from ludus.session.given import is_all_of_config, is_model_of_config, logger_of,
 from ludus.session.plugins import code_for_note
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
+from ludus.session.shown import display_of, plot_of
 from ludus.session.witness import Witness
-from ludus.show.display import Display, make_display
+from ludus.show.display import Display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory, proofs
 from ludus.store.bests import best_fields, bests, every_best
@@ -132,12 +131,10 @@ class Session:
         """Make the display, install the signal handlers, and restore the random generators last."""
         if self._lost_models:
             self._trainer.forget_models(self._lost_models)
-        settings = self._trainer.config.settings
         self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
-        console = Console(stderr=self._request.show_on == "stderr")
-        plan = self._trainer.plan()
-        display = make_display(settings.display, self._facts(), plan, console=console)
+        kind, show_on = self._trainer.config.settings.display, self._request.show_on
+        display = display_of(self._trainer, kind, self._facts(), show_on=show_on)
         self._display = run.display = display
         self._screen.set(display)
         self._stack.callback(self._screen.hide)
@@ -297,4 +294,5 @@ class Session:
             run_dir=self._storage.place,
             exact=Exact(entry["exact"]),
             inexact_because=tuple(entry["inexact_because"]),
+            draw=plot_of,
         )

@@ -22,7 +22,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, Stage
 from ludus.core.run import Run
-from ludus.show import panels
+from ludus.show import live as drawing
 from ludus.show.display import KINDS, Display, LiveDisplay, PlainDisplay, make_display
 from ludus.show.panels import Scene
 
@@ -158,8 +158,8 @@ def test_plain_lines_count_the_rounds_that_only_the_loop_knows():
         walk(plan, run, hooks, [display, log], nothing)
         display.show({"test/loss": 1.0}, {"epoch": 3})
     lines = written(console).splitlines()
-    assert [re.findall(r"\d+%", line) for line in lines[1:]] == [
-        ["33%"], ["66%"], ["98%"], ["100%"]
+    assert [re.findall(r"\d+%", line) for line in lines] == [
+        ["33%"], ["66%"], ["98%"], ["100%"], ["100%"]
     ]  # fmt: skip
     assert lines[-1].startswith("finished  epoch 3  test/loss 1")
 
@@ -260,7 +260,7 @@ def test_a_live_display_leaves_a_pipe_for_json_alone(capsys: pytest.CaptureFixtu
 def test_drawing_survives_a_run_that_moves_under_it(
     width: int, height: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(panels, "_REDRAWS_PER_SECOND", 1000.0)
+    monkeypatch.setattr(drawing, "_REDRAWS_PER_SECOND", 1000.0)
     console = a_console(width, height)
     failures: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)

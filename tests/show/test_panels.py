@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ludus.show.panels import Memory, Scene, draw_line, draw_panels
+from ludus.show.memory import Memory
+from ludus.show.panels import Scene, draw_line, draw_panels
 from ludus.show.progress import OpenLoop, Place
 from ludus.show.wording import ShownScore, better, clean, duration, number, pace, shorten
 
@@ -148,6 +149,7 @@ def test_gpu_memory_is_read_only_when_a_gpu_is_in_use(monkeypatch: pytest.Monkey
     assert Memory().read()["gpu memory"] == "3.0 GB, peak 3.0 GB"
 
 
-def test_the_display_does_not_import_torch():
-    code = "import sys, ludus.show.display; sys.exit('torch' in sys.modules)"
+def test_the_display_imports_neither_torch_nor_the_charts_of_a_report():
+    heavy = "{'torch', 'ludus.show.plot'}"
+    code = f"import sys, ludus.show.display; sys.exit(bool({heavy} & sys.modules.keys()))"
     subprocess.run([sys.executable, "-c", code], check=True)
