@@ -28,6 +28,7 @@ from ludus.show.terminal import clean
 from ludus.show.wording import (
     ShownScore,
     Value,
+    filled,
     number,
     pace,
     per_second,
@@ -102,25 +103,19 @@ def draw_line(scene: Scene, width: int, height: int) -> RenderableType:
     if scene.phase is not None:
         place = Text("{} {}/{}".format(*scene.phase), style="cyan")
     shown = {**scene.metrics, **{name: score.last for name, score in scene.scores.items()}}
-    numbers = Text("  ".join(filter(None, [pace(scene.place), speed(scene.speeds)])))
-    room = min(width - place.cell_len - 20, width // 2)
-    for values in list(scene.courses.values())[:1]:
-        if values and numbers.cell_len + 2 + _SHORT_CURVE <= room:
-            numbers.append("  " + sparkline(values, _SHORT_CURVE), style="green")
-    for name in scores_first(most_informative(shown), scene.courses):
-        words = f"  {name} {number(shown[name])}"
-        if numbers.cell_len + len(words) > room:
-            break
-        numbers.append(words, style="dim")
+    names = scores_first(most_informative(shown), scene.courses)
+    figures = [(f"{name} {number(shown[name])}", "dim") for name in names]
+    curves = [(sparkline(v, _SHORT_CURVE), "green") for v in list(scene.courses.values())[:1]]
+    numbers = Text(pace(scene.place))
+    room = min(width - place.cell_len - 20, 2 * width // 3)
+    for words, style in [*figures[:1], *curves, (speed(scene.speeds), ""), *figures[1:]]:
+        if words and numbers.cell_len + 2 + cell_len(words) <= room:
+            numbers.append("  ")
+            numbers.append(words, style=style)
     return rows_in_columns([[place, Bar(scene.place.fraction), numbers]], 1, width)
 
 
 def _blocks(scene: Scene, width: int) -> list[Block]:
-    counters = "  ".join(
-        f"{name} {count:,}{_rate(scene.speeds.get(name))}"
-        for name, count in scene.counters.items()
-        if count
-    )
     device = {name: text for name, text in scene.about.items() if name == "device"}
     facts = {name: text for name, text in scene.about.items() if name != "device"}
     device |= scene.memory
@@ -132,7 +127,12 @@ def _blocks(scene: Scene, width: int) -> list[Block]:
     notes = textwrap.wrap(why, max(1, width - 4))
     return [
         Block(
-            f"Progress{doing and f': {doing}'}", _progress_rows(scene), 1, counters, notes, width
+            f"Progress{doing and f': {doing}'}",
+            _progress_rows(scene),
+            1,
+            _counts(scene, width - 6),
+            notes,
+            width,
         ),
         Block(
             "Evaluation",
@@ -149,8 +149,12 @@ def _blocks(scene: Scene, width: int) -> list[Block]:
     ]
 
 
-def _rate(rate: float | None) -> str:
-    return "" if rate is None else f" ({per_second(rate)}/s)"
+def _counts(scene: Scene, room: int) -> str:
+    """Return the counters, with their speeds if there is room for them."""
+    counts = {name: f"{name} {count:,}" for name, count in scene.counters.items() if count}
+    rates = {name: f" ({per_second(rate)}/s)" for name, rate in scene.speeds.items()}
+    whole = filled([count + rates.get(name, "") for name, count in counts.items()], room)
+    return "  ".join(whole if len(whole) == len(counts) else filled([*counts.values()], room))
 
 
 def _longest(names: Iterable[str]) -> int:

@@ -71,12 +71,19 @@ def line(
         at = place.doing if place.is_over else where(place) or place.doing
         counted = [shorten(clean(at), _LONGEST_POSITION), *counted]
         ends = [pace(place), speed(speeds or {})]
-    head = _filled(counted, _LONGEST_LINE // 2)
-    room = _LONGEST_LINE - sum(len(word) + len(_BETWEEN) for word in (*head, *ends) if word)
-    return _BETWEEN.join(filter(None, [*head, *figures(record, room, scores), *ends]))
+    words = _worded(record)
+    # Counters yield to the figure that says most.
+    first = max((len(words[name]) for name in _ranked(record, scores)[:1]), default=0)
+    taken = sum(len(word) + len(_BETWEEN) for word in ends if word)
+    room = _LONGEST_LINE - taken - len(_BETWEEN)
+    head = filled(
+        counted, min(_LONGEST_LINE // 2, room - first - len(_more(len(words)) + _BETWEEN))
+    )
+    found = figures(record, room - len(_BETWEEN.join(head)), scores)
+    return _BETWEEN.join(filter(None, [*head, *found, *ends]))
 
 
-def _filled(words: Sequence[str], room: int) -> list[str]:
+def filled(words: Sequence[str], room: int) -> list[str]:
     """Return the first word, and those after it that fit as well."""
     kept: list[str] = []
     for word in words:
@@ -101,19 +108,25 @@ def figures(
     record: Mapping[str, Value], room: int = _LONGEST_LINE, scores: Collection[str] = ()
 ) -> list[str]:
     """Return a record as words that fit in this room: all of them, or the most informative."""
-    words = {
-        name: f"{shorten(clean(name), _LONGEST_NAME)} {number(record[name])}" for name in record
-    }
-    widths = {name: len(word) + len(_BETWEEN) for name, word in words.items()}
-    if sum(widths.values()) <= room:
+    words = _worded(record)
+    if len(_BETWEEN.join(words.values())) <= room:
         return list(words.values())
-    room -= len(_more(len(words))) + len(_BETWEEN)
-    kept = []
-    for name in scores_first(most_informative(record), scores):
-        if widths[name] <= room:
+    kept: list[str] = []
+    for name in _ranked(record, scores):
+        if len(_BETWEEN.join([*kept, words[name], _more(len(words))])) <= room:
             kept.append(words[name])
-            room -= widths[name]
     return [*kept, _more(len(words) - len(kept))]
+
+
+def _worded(record: Mapping[str, Value]) -> dict[str, str]:
+    return {
+        name: f"{shorten(clean(name), _LONGEST_NAME)} {shorten(number(value), _LONGEST_NAME)}"
+        for name, value in record.items()
+    }
+
+
+def _ranked(record: Mapping[str, Value], scores: Collection[str]) -> list[str]:
+    return scores_first(most_informative(record), scores)
 
 
 def scores_first(names: Iterable[str], scores: Collection[str]) -> list[str]:

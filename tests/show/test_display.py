@@ -214,6 +214,27 @@ def test_a_message_is_printed_whole_and_harmless(kind: str):
     assert "owned" not in written(console)
 
 
+@pytest.mark.parametrize("kind", ["rich", "minimal", "plain"])
+@pytest.mark.parametrize("width", [40, 160])
+def test_no_name_and_no_text_can_steer_the_terminal(kind: str, width: int):
+    bad = "\x1b]0;owned\x07a\x1b[2J\x9b2Jb\r\n\u202ec"
+    console = a_console(width)
+    step = Repeat(name=bad, times=9, body=(Stage(name=bad, work=nothing),))
+    plan = Repeat(name="train", times=1, body=(step,))
+    with make_display(kind, {bad: bad}, plan, console=console, scores=[f"eval/{bad}"]) as display:
+        run = a_run(("train", 0, 1), (bad, 2, 9), (bad, 0, None))
+        display(run)
+        display.show({f"eval/{bad}": 1.0, "train/note": bad}, {bad: 3})
+        display.show({f"eval/{bad}": 2.0}, {bad: 4})
+        display.message(bad)
+        display.phase(bad, 1, 2)
+        run.stop_reason, run.is_finished = bad, True
+    seen = written(console)
+    assert "owned" not in seen
+    assert not {"\x07", "\x9b", "\u202e", "\x1b[2J"} & {*seen, seen[-4:]}
+    assert "\x1b[2J" not in seen
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_opening_and_closing_twice_does_no_harm(kind: str):
     display = make_display(kind, ABOUT, a_plan(), console=a_console())

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+import pytest
+
+from ludus.config.registry import find, kinds
+from ludus.core import counters
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, Stage
 from ludus.core.run import Run
@@ -84,6 +88,35 @@ def test_a_line_of_the_longest_names_is_under_160_characters_and_cuts_no_number(
     assert figures
     assert {number for *_, number in figures} == {"-1.235e-05"}
     assert all("…" in name and name.endswith("return_mean") for name, *_ in figures)
+
+
+LONG = [
+    *("validation/epoch_accuracy_of_the_five_likeliest", "eval/return_mean", "train/loss"),
+    *("rollout/normalised_observation_variance_largest", "train/policy_gradient_loss"),
+    *("test/expected_calibration_error_scaled", "pool/class_share/largest_of_all_the_classes"),
+    *("pretraining/eval/verifier/solo_accuracy", "eval/verifier/accuracy_where_it_was_decided"),
+]
+
+
+@pytest.mark.parametrize("kind", [*kinds("trainer")])
+def test_a_line_of_each_kind_begins_with_its_score_and_is_under_160_characters(kind: str):
+    console, counted = a_console(), counters.of(find("trainer", kind))
+    run = Run(counted)
+    run.cursor = a_run(("train", 0, 1), ("epoch", 1234, 30_000), ("step", 1234, 45_678)).cursor
+    run.counters.update(dict.fromkeys(counted, 1_234_567_890))
+    scores = ["eval/verifier/accuracy_where_it_was_decided"]
+    with make_display(
+        "plain", {}, a_plan(30_000, 45_678), console=console, scores=scores
+    ) as display:
+        display(run)
+        display.show(dict.fromkeys(LONG, -1.2345678e-05), dict(run.counters))
+    (line,) = written(console).splitlines()
+    assert len(line) < 160
+    words = line.split("  ")
+    assert words[0] == "epoch 1235/30000 step 1234/45678"
+    figures = [word for word in words if "/" in word.split(" ")[0]]
+    assert figures[0] == f"{scores[0]} -1.235e-05"
+    assert all(word.endswith(" -1.235e-05") for word in figures)
 
 
 def test_the_last_line_says_that_all_is_done_and_how_fast():
