@@ -134,19 +134,24 @@ def test_a_run_that_ended_is_all_done_and_one_that_was_stopped_is_as_far_as_it_c
 
 
 def test_a_stage_that_runs_after_the_stop_is_no_progress():
+    seen = []
+
     def update(run: Run) -> None:
-        if run.round("epoch") == 1:
+        if run.round("epoch") == 4:
             run.stop("the target is reached")
 
-    body = (Repeat(name="epoch", times=4, body=(Stage(name="update", work=update),)),)
-    plan = Repeat(
-        name="train", times=1, body=(*body, Stage(name="test", work=nothing, always=True))
-    )
+    def measure(run: Run) -> None:
+        seen.append(display._place().fraction)
+
+    epoch = Repeat(name="epoch", times=9, body=(Stage(name="update", work=update),))
+    test = Stage(name="test", work=measure, always=True)
+    plan = Repeat(name="train", times=1, body=(epoch, test))
     run, display = Run(), make_display("none", {}, plan)
     walk(plan, run, {}, [display], nothing)
+    # Five of nine epochs, and the test is the tenth stage of the run.
     place = display._place()
-    assert place.fraction == pytest.approx(2 / 4 * 4 / 5)
-    assert place.left == 0.0
+    assert [*seen, place.fraction] == pytest.approx([5 / 10, 5 / 10])
+    assert (place.left, place.is_over) == (0.0, True)
 
 
 def test_a_run_in_its_last_hooks_is_as_far_as_its_loops_came():

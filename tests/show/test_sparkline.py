@@ -48,6 +48,13 @@ def test_a_course_of_very_many_values_keeps_its_shape_in_little_memory():
     assert [at for at, _ in course.points] == sorted(at for at, _ in course.points)
 
 
+def test_a_course_that_is_thinned_holds_the_means_of_neighbours():
+    course = Course()
+    for step in range(4096):
+        course.add(step, step % 2)
+    assert {value for _, value in course.points} == {0.5}
+
+
 def test_the_judged_metric_is_drawn_and_until_it_comes_the_first_with_a_direction():
     courses = Courses(["eval/return_mean"])
     courses.add({"train/entropy": 1.0, "train/loss": 2.0}, {"env_steps": 0, "opt_steps": 3})
