@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ludus.core.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ludus.show.plot import Plot as Plot, plot as plot
     from ludus.show.progress import (
         IterationContext as IterationContext,
         attach_progress_bar as attach_progress_bar,
