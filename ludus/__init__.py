@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from ludus.session.logger import Logger as Logger
     from ludus.session.record import Record as Record
     from ludus.show.frames import Results as Results, results as results
+    from ludus.show.plot import plot as plot
     from ludus.show.progress import (
         IterationContext as IterationContext,
         attach_progress_bar as attach_progress_bar,

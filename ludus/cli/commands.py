@@ -12,7 +12,7 @@ from ludus.cli import run_commands  # noqa: F401 - its commands are part of the 
 from ludus.cli.app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
 from ludus.core.errors import LudusError
 from ludus.process.standard_streams import fill_standard_streams
-from ludus.show.terminal import pass_on, say, tell
+from ludus.show.terminal import pass_on, say, tell, tell_waiting
 
 if TYPE_CHECKING:
     from ludus.core.runtime import Result
@@ -61,6 +61,7 @@ def train(
     json: AsJson = False,
 ) -> None:
     """Train, with a live display; Ctrl-C saves and stops."""
+    tell_waiting(f"loading torch and {config}")
     from ludus.config.base import read_config
     from ludus.session.build import build_trainer
 
@@ -107,6 +108,7 @@ def resume(
     json: AsJson = False,
 ) -> None:
     """Resume after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
+    tell_waiting(f"loading torch and {run}")
     from ludus.session.build import rebuild_trainer
     from ludus.store.directory import last_ending, length_of
     from ludus.store.places import below, parted

@@ -10,7 +10,7 @@ import typer
 
 from ludus.cli.app import AsJson, Plugin, Root, RunDir, app, load
 from ludus.core.errors import LudusError
-from ludus.show.terminal import say, tell
+from ludus.show.terminal import say, tell, tell_waiting
 
 Model = Annotated[
     str,
@@ -64,6 +64,7 @@ def evaluate(
     json: AsJson = False,
 ) -> None:
     """Evaluate a model of a run on held-out data, or in episodes not used for training or selection."""
+    tell_waiting(f"loading torch and {run}")
     from ludus.cli import tasks
 
     load(plugin)
@@ -85,6 +86,7 @@ def play(
     plugin: Plugin = None,
 ) -> None:
     """Film a policy of a run, by default the best: an animated GIF of one episode; games are printed."""
+    tell_waiting(f"loading torch and {run}")
     from ludus.cli import tasks
 
     load(plugin)
@@ -114,6 +116,7 @@ def export(
     plugin: Plugin = None,
 ) -> None:
     """Write what a run trained, by default the best, to use it without ludus: by NumPy, torch or ONNX."""
+    tell_waiting(f"loading torch and {run}")
     from ludus.cli.exporting import export_run
 
     load(plugin)

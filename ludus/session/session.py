@@ -7,8 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
 from ludus.core import counters
@@ -29,8 +27,9 @@ from ludus.session.given import is_all_of_config, is_model_of_config, logger_of,
 from ludus.session.plugins import code_for_note
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
+from ludus.session.shown import display_of, plot_of
 from ludus.session.witness import Witness
-from ludus.show.display import Display, make_display
+from ludus.show.display import Display
 from ludus.show.screen import Screen
 from ludus.store import checkpoint, directory, groups, proofs
 from ludus.store.bests import best_fields, bests, every_best
@@ -131,9 +130,9 @@ class Session:
             self._trainer.forget_models(self._lost_models)
         self._stack.callback(self._logger.close)
         self._logger.open(self._storage, tell=self.tell)
-        console = Console(stderr=self._request.show_on == "stderr")
         kind = self._trainer.config.settings.display if self.shows else "none"
-        display = make_display(kind, self._facts(), self._trainer.plan(), console=console)
+        show_on = self._request.show_on
+        display = display_of(self._trainer, kind, self._facts(), show_on=show_on)
         self._display = run.display = display
         self._screen.set(display)
         self._stack.callback(self._screen.hide)
@@ -294,4 +293,5 @@ class Session:
             run_dir=self._storage.place,
             exact=Exact(entry["exact"]),
             inexact_because=tuple(entry["inexact_because"]),
+            draw=plot_of,
         )
