@@ -31,7 +31,7 @@ def by_arena(seed: int) -> Outcome:
         "rl.minibatch_size": ENVS * STEPS // MINIBATCHES,
         "rl.gamma": GAMMA,
         "rl.gae_lambda": LAMBDA,
-        "rl.use_shared_body": False,
+        "rl.shared_body": False,
         "rl.loss_critic_type": "l2",
         "rl.num_test_iterations": 0,
         "ppo.loss": {"kind": "clip", "clip": CLIP},
@@ -42,7 +42,7 @@ def by_arena(seed: int) -> Outcome:
         "optimizer.eps": 1e-5,
         "max_grad_norm": 0.5,
         "evaluate_every_iterations": 1,
-        "evaluation.rollouts": 20,
+        "evaluation.episodes": 20,
         "log_every_iterations": 0,
     }
     return _learned(example.replace(**changes), "eval/return")

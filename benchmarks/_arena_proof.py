@@ -101,7 +101,7 @@ def with_prover_by_torchrl(seed: int) -> Outcome:
         device=torch.device("cpu"),
         trainer_type="rl",
         num_envs=config.rl.rollouts_per_iteration,
-        num_judged=config.evaluation.rollouts,
+        num_judged=config.evaluation.episodes,
         use_shared_body=True,
     )
     _pretrain(instance, config.pretraining)

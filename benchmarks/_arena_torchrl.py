@@ -40,7 +40,7 @@ def rate(num_envs: int, device: str, only_rollouts: bool) -> float:
         trainer_type="rl",
         num_envs=num_envs,
         num_judged=1,
-        use_shared_body=config.rl.use_shared_body,
+        use_shared_body=config.rl.shared_body,
     )
     times: list[float] = []
     timed = timed_of(num_envs)

@@ -71,7 +71,7 @@ def learn_role(task: str, seed: int) -> dict[str, Any]:
             f"{role}.sparring": [],
             f"{role}.rollout_size": ROLLOUT_GAMES[role],
             "evaluate_every_rounds": NUM_UPDATES // NUM_POINTS,
-            "evaluation.games": NUM_CURVE_GAMES,
+            "evaluation.episodes": NUM_CURVE_GAMES,
         }
     )
     trainer = ludus.build_trainer(config)

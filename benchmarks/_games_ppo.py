@@ -153,7 +153,7 @@ def solved(device: torch.device) -> dict[Case, list[float]]:
                     "minibatch_size": games * steps // MINIBATCHES, "max_rounds": most,
                     "rounds_a_stage": every, "log_every_rounds": every,
                     "optimizer.learning_rate": rate, "evaluate_every_rounds": every,
-                    "evaluation.games": 256, "evaluation.target": SOLVED,
+                    "evaluation.episodes": 256, "evaluation.target": SOLVED,
                 },
             )  # fmt: skip
             fresh = trainer.evaluate_weights(trainer.weights(), episodes=FRESH_GAMES)

@@ -49,6 +49,7 @@ REPORTED_PACKAGES = (
     "modAL-python",
     "baal",
     "optuna",
+    "ray",
 )
 
 Role = Literal["ludus", "peer", "reference"]

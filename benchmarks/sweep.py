@@ -4,12 +4,15 @@ The job sleeps, so that a busy machine does not hide what the sweep itself costs
 `Sweeper(...).sweep()` to its result: two worker processes that import torch, a run directory with an exact
 checkpoint for each trial, a durable journal. Optuna's own loop calls a function that sleeps as long and keeps
 nothing but its study: in threads of one process, and in two processes that share a journal file or SQLite.
+Ray Tune has Optuna's sampler and keeps the results of each trial in a folder; the start of Ray is counted, as
+it is where ludus runs on Ray.
 """
 
 import multiprocessing
 import random
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,8 @@ ROUNDS = 1
 NUM_TRIALS, NUM_WORKERS = 100, 2
 NUM_TOLD, NUM_TIMED = 1_000, 40
 IDEAL_SECONDS = NUM_TRIALS * JOB_SECONDS / NUM_WORKERS
-OPTUNA = ("optuna",)
+OPTUNA, RAY = ("optuna",), ("ray",)
+LOCAL = {"kind": "local", "workers": NUM_WORKERS, "hang_seconds": None, "memory_gb": None}
 
 
 def run(rounds: int) -> list[Row]:
@@ -31,6 +35,8 @@ def run(rounds: int) -> list[Row]:
         [
             _case(many, "ludus", "_ludus", unit="x ideal"),
             _case(many, "ludus, asha", "_ludus_asha", unit="x ideal"),
+            _case(many, "ludus, ray", "_ludus_ray", unit="x ideal", requires=RAY),
+            _case(many, "Ray Tune", "_ray_tune", role="peer", unit="x ideal", requires=RAY),
             _case(many, "optuna, threads", "_optuna_threads", role="peer", unit="x ideal"),
             _case(many, "optuna, journal", "_optuna_journal", role="peer", unit="x ideal"),
             _case(many, "optuna, SQLite", "_optuna_sqlite", role="peer", unit="x ideal"),
@@ -41,8 +47,11 @@ def run(rounds: int) -> list[Row]:
     )
 
 
-def _case(work: str, system: str, function: str, *, unit: str, role: Role = "ludus") -> Case:
-    return Case(work, system, unit, role, module=__name__, function=function, requires=OPTUNA)
+def _case(
+    work: str, system: str, function: str, *, unit: str, role: Role = "ludus", requires: tuple[str, ...] = ()
+) -> Case:  # fmt: skip
+    needed = (*OPTUNA, *requires)
+    return Case(work, system, unit, role, module=__name__, function=function, requires=needed)
 
 
 def _ludus() -> float:
@@ -56,7 +65,20 @@ def _ludus_asha() -> float:
     )
 
 
-def _swept(pruner: dict[str, Any]) -> float:
+def _ludus_ray() -> float:
+    """Run the same on a cluster of Ray, whose start and end are counted."""
+    return _swept(
+        {"kind": "none"}, {**LOCAL, "kind": "ray", "address": None, "gpus_per_worker": 0.0}
+    )
+
+
+def _ray_tune() -> float:
+    from benchmarks._sweep_ray_tune import tuned
+
+    return tuned(NUM_TRIALS, NUM_WORKERS) / IDEAL_SECONDS
+
+
+def _swept(pruner: dict[str, Any], engine: Mapping[str, Any] = LOCAL) -> float:
     import ludus
     from ludus.config import strict_yaml
     from ludus.config.migrations import VERSION
@@ -76,7 +98,7 @@ def _swept(pruner: dict[str, Any]) -> float:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "job.yaml")
         path.write_text(strict_yaml.dump({**base, "settings": settings}))
-        sweeper = ludus.Sweeper({**_file(str(path)), "pruner": pruner})
+        sweeper = ludus.Sweeper({**_file(str(path)), "pruner": pruner, "engine": dict(engine)})
         started = time.perf_counter()
         result = sweeper.sweep(root=folder, show_on="none")
         seconds = time.perf_counter() - started
@@ -96,9 +118,6 @@ def _file(base: str) -> dict[str, Any]:
         "seed_pruner": {"kind": "none"}, "deterministic": False, "batch_size": None,
         "budget": {
             "max_trials": NUM_TRIALS, "max_env_steps": None, "max_opt_steps": None, "max_hours": None
-        },
-        "engine": {
-            "kind": "local", "workers": NUM_WORKERS, "hang_seconds": None, "memory_gb": None
         },
     }  # fmt: skip
 

@@ -40,7 +40,7 @@ def main() -> None:
         **{
             "rl.rollouts_per_iteration": 64,
             "rl.minibatch_size": 96,
-            "evaluation.rollouts": 64,
+            "evaluation.episodes": 64,
             "evaluate_every_iterations": 10,
             "settings.display": "none",
         },

@@ -10,7 +10,7 @@ from ludus.games import AnyPlayer, DQNTrainer, playoffs
 ROUNDS = 100
 
 config = ludus.example("fused_dqn", max_rounds=ROUNDS, log_every_rounds=ROUNDS // 2)
-config = config.replace(**{"settings.display": "plain", "evaluation.games": 100})
+config = config.replace(**{"settings.display": "plain", "evaluation.episodes": 100})
 trainer = DQNTrainer(config)
 result = trainer.fit(name="hironaka", resume=True)
 print(result.status, result.best, result.more_bests["agent"])

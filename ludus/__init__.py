@@ -85,6 +85,8 @@ if TYPE_CHECKING:
     from ludus.session.loading import load as load
     from ludus.session.logger import Logger as Logger
     from ludus.session.record import Record as Record
+    from ludus.show.frames import Results as Results, results as results
+    from ludus.show.plot import plot as plot
     from ludus.show.progress import (
         IterationContext as IterationContext,
         attach_progress_bar as attach_progress_bar,
@@ -94,6 +96,8 @@ if TYPE_CHECKING:
     from ludus.supervised.trainer import BaseTrainer as BaseTrainer
     from ludus.supervised.trainers.supervised import Trainer as Trainer
     from ludus.sweep.config import SweepConfig as SweepConfig
+    from ludus.sweep.seed_group import train_seeds as train_seeds
+    from ludus.sweep.seed_results import SeedResult as SeedResult, SeedsResult as SeedsResult
     from ludus.sweep.sweeper import Sweeper as Sweeper
     from ludus.sweep.trials import SweepResult as SweepResult
 else:

@@ -144,6 +144,7 @@ def own_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(place, name, dict(getattr(place, name)))
     monkeypatch.setattr(counters, "_OWNERS", dict(counters._OWNERS))
     monkeypatch.setattr(registry, "_loaded_entry_points", False)
+    monkeypatch.setattr(registry, "loaded_plugins", [])
     monkeypatch.setattr(sys, "path", list(sys.path))
     before = set(sys.modules)
     yield

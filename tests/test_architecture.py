@@ -39,7 +39,7 @@ ALLOWED = {
     "arena": {*SHARED, "fit"},
     "sweep": AROUND,
     "testing": SHARED,
-    "cli": {*SHARED, "testing"},
+    "cli": {*SHARED, "sweep", "testing"},
     "example_configs": {*SHARED, "supervised", "active", "rl", "games", "arena"},
     "ludus": {
         *SHARED,

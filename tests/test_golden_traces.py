@@ -128,9 +128,7 @@ TRACES: dict[str, Any] = {
         seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, **{"ppo.value_clip": 0.2}
     ),
     "solo_agent": lambda: small_solo(seed=3, learning_rate_schedule=FALLING),
-    "vanilla_ppo by KL": lambda: small_arena(
-        seed=3, **{"ppo.loss": KL, "rl.use_shared_body": False}
-    ),
+    "vanilla_ppo by KL": lambda: small_arena(seed=3, **{"ppo.loss": KL, "rl.shared_body": False}),
     "reinforce": lambda: small_arena(
         "reinforce", seed=3, learning_rate_schedule=FALLING, **{"rl.gae_lambda": 0.9}
     ),

@@ -19,4 +19,8 @@ declare(
         "n_instances": ("queries",),
         "budget": ("stopping.max_labels",),
     },
+    run_files=(
+        "asked/round-*.json", "ranking.json", "calibration_*.json",
+        "queries/round-*.json", "queries/round-*.safetensors",
+    ),
 )  # fmt: skip

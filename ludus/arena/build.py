@@ -47,9 +47,9 @@ def build_scenario_instance(
     if trainer_type is None:
         trainer_type = getattr(find("trainer", params.kind), "trainer_type", "rl")
     if use_shared_body is None:
-        use_shared_body = getattr(rl, "use_shared_body", True)
+        use_shared_body = getattr(rl, "shared_body", True)
     envs = getattr(rl, "rollouts_per_iteration", 1) if num_envs is None else num_envs
-    judged = getattr(evaluation, "rollouts", 1) if num_judged is None else num_judged
+    judged = getattr(evaluation, "episodes", 1) if num_judged is None else num_judged
     if num_steps is None:
         num_steps = getattr(rl, "steps_per_env_per_iteration", None)
     scenario: Scenario = find("scenario", params.scenario.kind)(params.scenario)  # type: ignore[attr-defined]

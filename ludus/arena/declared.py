@@ -42,6 +42,14 @@ def _to_5(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+def _to_6(data: dict[str, Any]) -> dict[str, Any]:
+    """Rename keys to those of the other families."""
+    if has_keys(data, "scenario", "agents"):
+        rename_keys(data.get("evaluation"), {"rollouts": "episodes"}, "rollouts")
+        rename_keys(data.get("rl"), {"use_shared_body": "shared_body"}, "use_shared_body")
+    return data
+
+
 declare(
     "ludus.arena",
     categories={
@@ -53,11 +61,14 @@ declare(
         "parallel_env": "parallel_envs",
     },
     lengths={"max_iterations": "iteration"},
+    run_files=("loaded/*.safetensors",),
     directions={"accuracy": "max"},
-    migrations={2: _to_3, 4: _to_5},
+    migrations={2: _to_3, 4: _to_5, 5: _to_6},
     former_names={
         **_TOP,
         "evaluation.every_iterations": "evaluate_every_iterations",
+        "evaluation.rollouts": "evaluation.episodes",
+        "rl.use_shared_body": "rl.shared_body",
         "ppo.loss.clip_epsilon": "ppo.loss.clip",
         "ppo.critic_coef": "ppo.value_coef",
         "ppo.clip_value": "ppo.value_clip",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ludus.arena.rl_config import RlHyperParameters
 from ludus.core import Repeat, Stage
-from ludus.core.intervals import Work
+from ludus.core.intervals import Work, passes
 
 
 def make_plan(
@@ -25,18 +25,14 @@ def make_plan(
 
     `train_loop` is a loop that a script defines, one stage in place of the iterations.
     """
-    minibatch = Repeat(
-        name="minibatch",
-        times=config.frames_per_batch // config.rl.minibatch_size,
-        body=(Stage(name="train_step", work=train_step),),
-    )
+    num_minibatches = config.frames_per_batch // config.rl.minibatch_size
     iteration = Repeat(
         name="iteration",
         times=config.max_iterations,
         body=(
             Stage(name="collect", work=collect),
             Stage(name="estimate", work=estimate),
-            Repeat(name="epoch", times=config.rl.num_epochs, body=(minibatch,)),
+            passes(config.rl.num_epochs, num_minibatches, train_step),
             *then,
         ),
     )

@@ -21,7 +21,7 @@ from ludus.nn.schedules import too_long
 class EvaluationParameters(JudgingParameters):
     """The evaluation of the agents while they train, on data that they do not learn from."""
 
-    rollouts: Positive
+    episodes: Positive
     """The number of episodes of an evaluation, about as many of the first validation data."""
     actions: Literal["greedy", "sampled"]
     """Evaluate the most likely actions (greedy), or actions drawn as in training (sampled)."""
@@ -45,7 +45,7 @@ class RlParameters(SubParameters):
     """The discount factor."""
     gae_lambda: Share
     """The lambda of GAE: 0 looks one step ahead, 1 to the end of the episode."""
-    use_shared_body: bool
+    shared_body: bool
     """Share one body between policy and value of an agent; false gives each its own."""
     loss_critic_type: Literal["smooth_l1", "l2", "l1"] | None
     """The loss between a value and its target; null where no value is trained."""
@@ -159,8 +159,8 @@ class RlHyperParameters(HyperParameters):
             yield "'rl.loss_critic_type' is null, but values are trained; set it to smooth_l1"
         if not self.trains_values and kind is not None:
             yield f"'rl.loss_critic_type' is {kind}, but no value is trained; set it to null"
-        if not self.trains_values and not self.rl.use_shared_body:
-            yield "'rl.use_shared_body' is false, but no value is trained that needs a body; set it to true"
+        if not self.trains_values and not self.rl.shared_body:
+            yield "'rl.shared_body' is false, but no value is trained that needs a body; set it to true"
 
     def _problems_of_turns(self) -> Iterator[str]:
         handler = self.handler()

@@ -331,7 +331,7 @@ def check_given(instance: ScenarioInstance, config: ExperimentParameters) -> Non
     there = {
         "rl.rollouts_per_iteration": (environment.num_envs, rl.rollouts_per_iteration),
         "steps of an iteration": (environment.num_envs * environment.num_steps, steps),
-        "evaluation.rollouts": (instance.validation_environment.num_envs, evaluation.rollouts),
+        "evaluation.episodes": (instance.validation_environment.num_envs, evaluation.episodes),
     }
     for what, (found, wanted) in there.items():
         if found != wanted:

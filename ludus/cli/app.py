@@ -28,6 +28,15 @@ def _place(command: str) -> int:
     return _ORDER.index(command) if command in _ORDER else len(_ORDER)
 
 
+def _is_found(command: str, own: list[str]) -> bool:
+    """Return whether a family's command can be imported; say so if it cannot."""
+    try:
+        return family_commands.find(command, own) is not None
+    except LudusError as error:
+        warn(f"ludus: {error}")
+        return False
+
+
 class Commands(TyperGroup):
     """Runs a command so that a user's mistake is one sentence and exit code 1, never a traceback."""
 
@@ -36,11 +45,12 @@ class Commands(TyperGroup):
         own = sorted(super().list_commands(ctx), key=_place)
         try:
             load_installed()
-            return [*own, *family_commands.names(own)]
+            names = family_commands.names(own)
         except LudusError as error:
             # Help is most needed when something is broken.
             warn(f"ludus: {error}")
             return own
+        return [*own, *(name for name in names if _is_found(name, own))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command of ludus, or one from a family's folder."""

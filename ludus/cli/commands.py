@@ -10,8 +10,9 @@ import typer
 
 from ludus.cli import run_commands  # noqa: F401 - its commands are part of the app
 from ludus.cli.app import AsJson, ConfigFile, Overrides, Plugin, Root, RunDir, app, load
+from ludus.core.errors import LudusError
 from ludus.process.standard_streams import fill_standard_streams
-from ludus.show.terminal import pass_on, say, tell
+from ludus.show.terminal import pass_on, say, tell, tell_waiting
 
 if TYPE_CHECKING:
     from ludus.core.runtime import Result
@@ -48,14 +49,32 @@ def train(
         typer.Option("--run", help="The run's name; else the config's, numbered if it is taken."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The same as seed=N.")] = None,
+    seeds: Annotated[
+        str | None,
+        typer.Option("--seeds", help="Train a group of runs, one for each seed: 0-4, or 0,2,5."),
+    ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="With --seeds: how many runs train at once; else 1."),
+    ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
     """Train, with a live display; Ctrl-C saves and stops."""
+    tell_waiting(f"loading torch and {config}")
     from ludus.config.base import read_config
     from ludus.session.build import build_trainer
 
     load(plugin)
+    if seeds is not None:
+        from ludus.cli.seeds import SeedsCommand
+
+        SeedsCommand(
+            config, overrides or [], root, run, seeds, jobs, plugin or [], has_seed=seed is not None
+        ).train(as_json=json)
+        return
+    if jobs is not None:
+        raise LudusError("--jobs is for several runs; add --seeds, as in --seeds 0-4")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
     trainer = build_trainer(read_config(config, changes, tell=tell))
     if run is None:
@@ -89,6 +108,7 @@ def resume(
     json: AsJson = False,
 ) -> None:
     """Resume after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
+    tell_waiting(f"loading torch and {run}")
     from ludus.session.build import rebuild_trainer
     from ludus.store.directory import last_ending, length_of
     from ludus.store.places import below, parted

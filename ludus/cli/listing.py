@@ -1,105 +1,109 @@
-"""List runs and their status, from their files; a damaged run affects only its own row."""
+"""List runs and their status: chosen, sorted, and fitted to the terminal."""
 
 from __future__ import annotations
 
 import datetime
-import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from rich.console import Console
+from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
-from ludus.core.counters import SHARED
-from ludus.core.errors import LudusError, RunError
+from ludus.cli.run_filters import RunTable
+from ludus.config.overrides import MISSING
+from ludus.show.counts import progress
+from ludus.show.tables import print_table, terminal_width
 from ludus.show.terminal import clean, pass_on, say
-from ludus.store import directory
-from ludus.store.bests import RUNNERS_UP
-from ludus.store.checkpoint_files import peek
-from ludus.store.note import read_note
-from ludus.store.places import parted, runs_in
-from ludus.store.storage import Storage
+from ludus.store.run_rows import Row, rows_in, summary as summary
 from ludus.store.strict_json import one_line
 
+_GAP = 2
+# Left out in this order where the terminal is narrow.
+_LESS_NEEDED = ("exact", "started", "trainer", "group", "progress", "tags")
 
-def list_runs(root: str | Path, *, as_json: bool) -> None:
-    """Print one row for every run below the root, the newest first."""
-    rows = [_row(place) for place in runs_in(root)]
-    rows.sort(key=lambda row: str(row["created"]), reverse=True)
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs are meant, and in which order."""
+
+    words: Sequence[str] = ()
+    """Names, and comparisons such as kind=ppo; a run has to meet all of them."""
+    sort: str | None = None
+    """A column, counter or config key; None for the newest first."""
+    reverse: bool = False
+
+
+def list_runs(root: str | Path, *, as_json: bool, wanted: Wanted | None = None) -> None:
+    """Print one row for every run below the root, or for those that are wanted."""
+    wanted = wanted or Wanted()
+    table = chosen_runs(root, wanted)
     if as_json:
-        pass_on(one_line({"root": str(root), "runs": rows}) + "\n")
-    elif not rows:
-        say(f"no runs in {root}; `ludus train CONFIG` makes one")
+        pass_on(one_line({"root": str(root), "runs": table.rows}) + "\n")
+    elif table.rows:
+        print_runs(table)
+    elif wanted.words:
+        say(f"no run in {root} meets {' '.join(wanted.words)}; `ludus runs` lists all")
     else:
-        _print_runs(rows)
+        say(f"no runs in {root}; `ludus train CONFIG` makes one")
 
 
-def summary(storage: Storage) -> dict[str, Any]:
-    """Return the status of one run: counters, best score, exactness."""
-    # For a killed or running run the newest checkpoint is the source.
-    ending = directory.last_ending(storage) or peek(storage)
-    best = ending.get("best")
-    status = "running" if storage.is_locked() else ending.get("event", "killed")
-    return {
-        "run_dir": storage.place,
-        "status": status,
-        "reason": ending.get("reason"),
-        "counters": ending.get("counters", {}),
-        "best_score": best["score"] if best else None,
-        "best_metric": best["metric"] if best else None,
-        **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
-        **({RUNNERS_UP: runners} if (runners := ending.get(RUNNERS_UP)) else {}),
-        "exact": ending.get("exact"),
-        "inexact_because": ending.get("inexact_because", []),
+def chosen_runs(root: str | Path, wanted: Wanted) -> RunTable:
+    """Return the runs that are meant."""
+    table = RunTable(rows_in(root))
+    if wanted.sort is not None:
+        table.sort(wanted.sort)
+    table.choose(wanted.words)
+    if wanted.reverse:
+        table.rows.reverse()
+    return table
+
+
+def print_runs(runs: RunTable) -> None:
+    """Print the runs as a table, as wide as the terminal is."""
+    columns = _columns(runs)
+    width = terminal_width()
+    for name in (*_LESS_NEEDED, *runs.shown):
+        if width is not None and name in columns and _width(columns) > width:
+            del columns[name]
+    table = Table(*map(clean, columns), box=None, pad_edge=False)
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row))
+    print_table(table)
+    for one in runs.rows:
+        if one["status"] == "damaged":
+            say(clean(f"{one['name']}: {one['reason']}"))
+
+
+def _columns(runs: RunTable) -> dict[str, list[str]]:
+    """Return the cells of each column, by its heading; columns that may be empty only if they are not."""
+    rows = runs.rows
+    cells = {
+        "run": [row["name"] for row in rows],
+        "group": [row["group"] or "" for row in rows],
+        "trainer": [row["kind"] for row in rows],
+        "status": [row["status"] for row in rows],
+        "progress": [progress(row["counters"]) for row in rows],
+        "best": [_best(row) for row in rows],
+        **{key: [_cell(value) for value in runs.values(key)] for key in runs.shown},
+        "tags": [", ".join(row["tags"]) for row in rows],
+        "exact": ["" if row["exact"] is None else str(row["exact"]) for row in rows],
+        "started": [_started(row["created"]) for row in rows],
     }
+    found = {name: [clean(str(cell)) for cell in column] for name, column in cells.items()}
+    return {name: c for name, c in found.items() if any(c) or name not in ("group", "tags")}
 
 
-def _row(place: str) -> dict[str, Any]:
-    """Return one row of the list; a damaged run is marked as such, with the reason."""
-    row: dict[str, Any] = {"name": parted(place)[1], "kind": "?", "created": "", "run_dir": place}
-    try:
-        storage = directory.found_run(place)
-        note = read_note(storage)
-        row |= {"kind": note["kind"], "created": _created(note["created"])}
-        return row | summary(storage)
-    except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
-        reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"
-        row |= {"status": "damaged", "reason": reason, "counters": {}}
-        return row | {"best_score": None, "best_metric": None, "exact": None}
+def _width(columns: dict[str, list[str]]) -> int:
+    widest = [max(cell_len(cell) for cell in [name, *cells]) for name, cells in columns.items()]
+    return sum(widest) + _GAP * len(widest)
 
 
-def _created(text: str) -> str:
-    """Return a date in UTC, so that dates sort as text."""
-    try:
-        moment = datetime.datetime.fromisoformat(text).astimezone(datetime.UTC)
-        # Years at either end of the calendar do not exist in every time zone.
-        moment.astimezone()
-    except (ValueError, OverflowError):
-        raise RunError(f"run.json has an impossible date: {text[:40]!r}") from None
-    return moment.isoformat()
-
-
-def _print_runs(rows: list[dict[str, Any]]) -> None:
-    table = Table("run", "trainer", "status", "progress", "best", "exact", "started", box=None)
-    for row in rows:
-        scores = [(row["best_metric"], row["best_score"])]
-        scores += [(more["metric"], more["score"]) for more in row.get("more_bests", {}).values()]
-        found = ((metric, score) for metric, score in scores if score is not None)
-        best = ", ".join(f"{metric} {_score(score)}" for metric, score in found)
-        started = row["created"]
-        if started:
-            moment = datetime.datetime.fromisoformat(started).astimezone()
-            started = moment.strftime("%Y-%m-%d %H:%M")
-        exact = row["exact"] if row["exact"] is not None else ""
-        cells = [row["name"], row["kind"], row["status"], _progress(row["counters"])]
-        table.add_row(*[Text(clean(str(cell))) for cell in [*cells, best, exact, started]])
-    # A pipe has no width: each row is one line, however long.
-    Console(width=None if sys.stdout.isatty() else 1000).print(table)
-    for row in rows:
-        if row["status"] == "damaged":
-            say(clean(f"{row['name']}: {row['reason']}"))
+def _best(row: Row) -> str:
+    scores = [(row["best_metric"], row["best_score"])]
+    scores += [(more["metric"], more["score"]) for more in row.get("more_bests", {}).values()]
+    return ", ".join(f"{metric} {_score(score)}" for metric, score in scores if score is not None)
 
 
 def _score(score: float) -> str:
@@ -109,7 +113,15 @@ def _score(score: float) -> str:
         return "too large to show"
 
 
-def _progress(counters: Mapping[str, int]) -> str:
-    shared = ("epoch", "iteration", "opt_steps", "env_steps")
-    shown = [*shared, *(name for name in counters if name not in SHARED)]
-    return ", ".join(f"{name} {counters[name]:,}" for name in shown if name in counters)
+def _cell(value: object) -> str:
+    if value is MISSING:
+        return ""
+    if value is None:
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _started(created: str) -> str:
+    if not created:
+        return ""
+    return datetime.datetime.fromisoformat(created).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from ludus.cli.app import AsJson, Plugin, Root, RunDir, app, load
-from ludus.show.terminal import say, tell
+from ludus.core.errors import LudusError
+from ludus.show.terminal import say, tell, tell_waiting
 
 Model = Annotated[
     str,
@@ -63,6 +64,7 @@ def evaluate(
     json: AsJson = False,
 ) -> None:
     """Evaluate a model of a run on held-out data, or in episodes not used for training or selection."""
+    tell_waiting(f"loading torch and {run}")
     from ludus.cli import tasks
 
     load(plugin)
@@ -84,6 +86,7 @@ def play(
     plugin: Plugin = None,
 ) -> None:
     """Film a policy of a run, by default the best: an animated GIF of one episode; games are printed."""
+    tell_waiting(f"loading torch and {run}")
     from ludus.cli import tasks
 
     load(plugin)
@@ -113,6 +116,7 @@ def export(
     plugin: Plugin = None,
 ) -> None:
     """Write what a run trained, by default the best, to use it without ludus: by NumPy, torch or ONNX."""
+    tell_waiting(f"loading torch and {run}")
     from ludus.cli.exporting import export_run
 
     load(plugin)
@@ -121,11 +125,42 @@ def export(
 
 
 @app.command()
-def runs(root: Root = "runs", json: AsJson = False) -> None:
-    """List runs and how they ended."""
-    from ludus.cli.listing import list_runs
+def runs(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME | COLUMN=VALUE]...",
+            help="Which runs: small-*, kind=ppo, 'score>400', tag=good, 'learning_rate<0.01'.",
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            "--sort", metavar="COLUMN", help="score, started, name, ..., or a config key."
+        ),
+    ] = None,
+    reverse: Annotated[bool, typer.Option("--reverse", help="The other way round.")] = False,
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Tag these runs.")] = None,
+    untag: Annotated[list[str] | None, typer.Option("--untag", help="Remove a tag.")] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete these runs.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Delete without asking.")] = False,
+    root: Root = "runs",
+    json: AsJson = False,
+) -> None:
+    """List runs and how they ended; choose, sort, tag and delete them."""
+    from ludus.cli import listing, run_changes
 
-    list_runs(root, as_json=json)
+    wanted = listing.Wanted(words or (), sort, reverse)
+    if delete and (tag or untag):
+        raise LudusError("runs are deleted or tagged; leave out --delete, or --tag and --untag")
+    if yes and not delete:
+        raise LudusError("--yes is for --delete; leave it out")
+    if delete:
+        run_changes.delete_runs(root, wanted, is_sure=yes, as_json=json)
+    elif tag or untag:
+        run_changes.tag_runs(root, wanted, tag or (), untag or (), as_json=json)
+    else:
+        listing.list_runs(root, as_json=json, wanted=wanted)
 
 
 @app.command()

@@ -202,5 +202,9 @@ def migrate_file(path: Path, *, write: bool) -> None:
                 f"{path} is at version {config.version} now ({'; '.join(words) or 'values changed'});"
                 f" the old file, with its comments, is {kept}"
             )
+        elif str(path) != "-" and "#" in path.read_text(encoding="utf-8"):
+            warn(
+                f"the comments of {path} are left out; --write keeps the old file next to the new one"
+            )
     if not write:
         pass_on(text)

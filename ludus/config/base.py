@@ -95,7 +95,7 @@ class Settings(StrictConfig):
     deterministic: bool
     """Use only deterministic algorithms in torch; if false, some GPU kernels may not repeat their bytes."""
     display: Literal["auto", "rich", "minimal", "plain", "none"]
-    """The display while running; auto is rich in a terminal and plain lines in a pipe."""
+    """The display while running; auto is rich in a terminal or notebook and plain lines in a pipe."""
     loggers: list[LoggerSection]
     """Where metrics go besides metrics.jsonl."""
     checkpoint: CheckpointSettings

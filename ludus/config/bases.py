@@ -79,11 +79,11 @@ def digest_of(data: Mapping[str, Any]) -> str:
 
 def _whole(name: str, *, source: str, depth: int) -> dict[str, Any]:
     """Return the complete data of a base: a preset that ludus ships, or a file."""
-    beside = Path(source).parent / name
+    neighbour = Path(source).parent / name
     if name in shipped_names():
         path = example_path(name)
-    elif beside.is_file():
-        path = beside
+    elif neighbour.is_file():
+        path = neighbour
     else:
         raise ConfigError(
             f"{source}: the base '{name}' is neither a preset nor a file.{nearest(name, shipped_names())}"

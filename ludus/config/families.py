@@ -62,7 +62,7 @@ class Family:
     directions: Mapping[str, str]
     """Name of a metric, or a word in it -> whether lower (min) or higher (max) is better."""
     trainers: str
-    """Folder in which each file is a trainer kind; each file in `programs` is a program kind."""
+    """Folder in which each file is a trainer kind, as in `trainer.py`; `programs` holds program kinds."""
     needs: Mapping[str, str]
     """Optional module that the package uses -> what to install."""
     migrations: Mapping[int, Migration]
@@ -71,6 +71,8 @@ class Family:
     """Updates keys that were renamed within a version."""
     findings: Callable[[], Iterator[Finding]] | None
     """Yields the findings of `ludus doctor` for this package."""
+    run_files: Sequence[str]
+    """Files that the package's trainers write into a run directory, `*` for any letters but `/`."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file, or package, in a folder of this package, by its name."""
@@ -88,9 +90,10 @@ class Family:
             registered = registered_kinds(path, category)
             for kind in registered or ([] if name[0] == "_" else [name]):
                 yield kind, module
-        if (alone := (self.folder / folder).with_suffix(".py")).is_file():
-            module = ".".join([self.name, *Path(folder).parts])
-            yield from ((kind, module) for kind in registered_kinds(alone, category))
+        for alone in (folder, "trainer") if category == _TRAINER else (folder,):
+            if (path := (self.folder / alone).with_suffix(".py")).is_file():
+                module = ".".join([self.name, *Path(alone).parts])
+                yield from ((kind, module) for kind in registered_kinds(path, category))
 
     def _files(self, folder: str) -> dict[str, tuple[str, Path]]:
         if self.folder is None:
@@ -122,6 +125,7 @@ def declare(
     migrations: Mapping[int, Migration] | None = None,
     renamed: Migration | None = None,
     findings: Callable[[], Iterator[Finding]] | None = None,
+    run_files: Sequence[str] = (),
 ) -> None:
     """Declare what a package or module adds; `room` is its own `__name__`.
 
@@ -129,17 +133,17 @@ def declare(
     those that it registers; `register(category, kind)` adds others. `counters` belong to the trainers defined
     in the package. `lengths` maps a config key to the counter it limits, so that a resume may raise it.
     `directions` maps a metric, by its name or by a word in it, to min if lower is better or max if higher
-    is. Each file in the package's folder `trainers`, or the one named here, is a trainer kind; each in
-    `programs` is a program with its own command; each in `commands` is a command of `ludus`.
-    `needs` maps a module that may be missing to what `pip install` takes. `migrations` maps an older
-    version of config files to the function that migrates this package's keys to the next, and `renamed`
-    updates renamed keys; both receive the files of every kind, so they check the keys first.
+    is. Each file in the folder `trainers`, or the one named here, is a trainer kind, and so is what
+    `trainer.py` registers; each in `programs` is a program with its own command; each in `commands` is a
+    command of `ludus`. `needs` maps a module that may be missing to what `pip install` takes. `migrations`
+    maps an older version of config files to the function that migrates this package's keys to the next, and
+    `renamed` updates renamed keys; both receive the files of every kind, so they check the keys first.
     `former_names` are accepted wherever a config is changed or read, with values converted by
     `former_values`.
     `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
+    `run_files` are what its trainers write into a run directory, such as `asked/*.json`: deleted with it.
     """
-    module = sys.modules.get(room)
-    if module is None:
+    if (module := sys.modules.get(room)) is None:
         raise LudusError(f"declare('{room}'): no such module is imported; give it __name__")
     paths = list(getattr(module, "__path__", ()))
     found = Family(
@@ -158,6 +162,7 @@ def declare(
         migrations=dict(migrations or {}),
         renamed=renamed,
         findings=findings,
+        run_files=tuple(run_files),
     )
     if not room.startswith("ludus."):
         families()
@@ -241,3 +246,8 @@ def migrations(version: int) -> list[Migration]:
 def renamings() -> list[Migration]:
     """Return the functions that update each package's renamed keys."""
     return [room.renamed for room in families() if room.renamed is not None]
+
+
+def run_files() -> list[str]:
+    """Return the patterns of the files that packages declare to write into a run directory."""
+    return [pattern for room in families() for pattern in room.run_files]

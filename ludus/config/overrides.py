@@ -112,8 +112,8 @@ def renamed_path(
     return found[0]
 
 
-def _write(told: str) -> None:
-    sys.stderr.write(f"ludus: {told}\n")
+def _write(sentence: str) -> None:
+    sys.stderr.write(f"ludus: {sentence}\n")
 
 
 def _places(paths: Sequence[str], name: str) -> list[str]:

@@ -19,7 +19,7 @@ def registered_kinds(path: Path, category: str) -> list[str]:
 def _registrations(path: Path, mtime_ns: int, size: int) -> tuple[tuple[str, str], ...]:
     """Return the category and the kind of each class of a file that has the decorator for it."""
     text = path.read_text(encoding="utf-8")
-    if "@register" not in text:
+    if "register" not in text:
         return ()
     found = []
     for node in ast.parse(text).body:

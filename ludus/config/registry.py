@@ -99,11 +99,20 @@ def find(category: str, kind: str) -> type[Any]:
         load_installed()
     if kind not in registered:
         # Even if another name is near: a user's kind `a2c` is not a misspelt `sac`.
-        own = " A kind of your own is found with --plugin its_module."
         raise ConfigError(
-            f"no {category} kind is named '{kind}'.{nearest(kind, kinds(category))}{own}"
+            f"no {category} kind is named '{kind}'.{nearest(kind, kinds(category))}{_of_plugins(category)}"
         )
     return registered[kind]
+
+
+def _of_plugins(category: str) -> str:
+    """Return a sentence, after a space, about where a user's own kind would be found."""
+    if not loaded_plugins:
+        return " A kind of your own is found with --plugin its_module."
+    where = "in that module, or in a file of a folder that it declares"
+    if category == "trainer":
+        where = "in that module, or in its package in trainer.py or a file of trainers/"
+    return f" --plugin {' and '.join(loaded_plugins)} has none of that name: register it {where}."
 
 
 def _import_kind(category: str, kind: str) -> None:
@@ -158,6 +167,11 @@ def example_path(name: str) -> Path:
     known = {*shipped, *kinds("trainer")}
     if name not in known:
         raise ConfigError(f"no trainer kind or file is named '{name}'.{nearest(name, known)}")
+    if path is not None:
+        raise ConfigError(
+            f"the example file of the trainer kind '{name}' is missing: {path}; a relative path starts at the"
+            " folder of the trainer's file"
+        )
     raise ConfigError(
         f"the trainer kind '{name}' has no example file; register it with example='{name}.yaml'"
     )

@@ -10,7 +10,12 @@ from typing import Any
 from ludus.config import families, strict_yaml
 from ludus.config.registry import find, kinds, section_files
 
-_CATEGORIES = {"data": "dataset", "learning_rate_schedule": "schedule", "beta_schedule": "schedule"}
+_CATEGORIES = {
+    "data": "dataset",
+    "engine": "sweep_engine",
+    "learning_rate_schedule": "schedule",
+    "beta_schedule": "schedule",
+}
 """Key of a section -> the category of its kinds, where the two differ."""
 
 

@@ -6,9 +6,11 @@ look for them with `find_ability`. Each is called after `prepare`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from ludus.core.errors import ConfigError
@@ -200,7 +202,29 @@ class HasAbilities(Protocol):
 
 def find_ability(trainer: HasAbilities, wanted: type[T]) -> T | None:
     """Return the first of a trainer's objects that has this ability; None if there is none."""
-    return next((one for one in trainer.abilities() if isinstance(one, wanted)), None)
+    found = next((one for one in trainer.abilities() if isinstance(one, wanted)), None)
+    if found is not None:
+        _check_methods(found, wanted)
+    return found
+
+
+def _check_methods(found: object, wanted: type) -> None:
+    """Raise ConfigError unless the methods of an ability take the arguments that they are called with."""
+    for base in wanted.__mro__:
+        for name, method in vars(base).items() if getattr(base, "_is_protocol", False) else ():
+            if name[0] == "_" or not isinstance(method, FunctionType):
+                continue
+            called = list(inspect.signature(method).parameters.values())[1:]
+            positional = [one for one in called if one.kind is not one.KEYWORD_ONLY]
+            by_name = {one.name: None for one in called if one.kind is one.KEYWORD_ONLY}
+            try:
+                inspect.signature(getattr(found, name)).bind(*positional, **by_name)
+            except TypeError as error:
+                plain = [one.replace(annotation=one.empty) for one in called if one.name[0] != "_"]
+                raise ConfigError(
+                    f"{type(found).__name__}.{name} is called as {name}{inspect.Signature(plain)}, and cannot"
+                    f" be: {error}"
+                ) from None
 
 
 @runtime_checkable

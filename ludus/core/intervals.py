@@ -1,11 +1,11 @@
-"""Intervals of a counter: whether one is due, in words, and the stages that follow a round by them."""
+"""Intervals of a counter: whether one is due, in words, and the loops and stages that rounds share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ludus.core.plan import Stage
+from ludus.core.plan import Repeat, Stage
 from ludus.core.run import Run
 
 Work = Callable[[Run], Mapping[str, Any] | None]
@@ -34,6 +34,13 @@ def never_reached(key: str, interval: int, limit: str, most: int) -> str:
         f"'{key}' is {interval}, but {limit} is {most}: it would never be reached; lower it, or set 0"
         " for never"
     )
+
+
+def passes(num_epochs: int, num_minibatches: int, train_step: Work) -> Repeat:
+    """Return the loop over the epochs of a rollout, each in this many minibatches."""
+    step = Stage(name="train_step", work=train_step)
+    minibatch = Repeat(name="minibatch", times=num_minibatches, body=(step,))
+    return Repeat(name="epoch", times=num_epochs, body=(minibatch,))
 
 
 def follow_ups(

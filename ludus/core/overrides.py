@@ -27,6 +27,8 @@ ELSEWHERE = frozenset({
     "build_model", "make_model", "setup", "teardown", "prepare_data", "forward", "backward", "zero_grad",
 })  # fmt: skip
 """Names that users override in this and other training libraries, without leading underscores."""
+OF_SERVICES = {"seed_generators": "seed", "log_in_memory": "log_in_memory"}
+"""Methods of trainers in earlier versions -> the methods of their `services` that do the same."""
 HOOKS_ELSEWHERE = "on_"
 """Prefix of hooks in other libraries."""
 OVERRIDABLE = (
@@ -67,6 +69,8 @@ def _is_of_library(cls: type) -> bool:
 def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str | None:
     """Return what the name resembles, as the middle of a sentence; None for a helper."""
     bare = name.lstrip("_")
+    if name in OF_SERVICES:
+        return "was a method of trainers in earlier versions"
     if bare in ELSEWHERE or bare.startswith(HOOKS_ELSEWHERE):
         return "looks like a method that a run calls"
     if bare in nodes:
@@ -79,6 +83,12 @@ def _likeness(name: str, nodes: Collection[str], there: Collection[str]) -> str 
 
 def _remedy(trainer: object, name: str, there: Collection[str], nodes: Collection[str]) -> str:
     """Return the advice for the error message."""
+    if name in OF_SERVICES:
+        services = type(getattr(trainer, "services", None)).__name__
+        return (
+            f"override {OF_SERVICES[name]} in a class derived from {services}, and set `services` of the"
+            " trainer's class to one of it"
+        )
     known = [one for one in OVERRIDABLE if one in there]
     if close := difflib.get_close_matches(name, known, n=1, cutoff=_NEAR):
         return f"call it {close[0]}, or give it another name"

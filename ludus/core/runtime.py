@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ludus.core.errors import ConfigError, LudusError
@@ -44,6 +45,34 @@ def is_state(given: object) -> bool:
     return given is not None
 
 
+class Plotted(Protocol):
+    """The curves of a run: a notebook shows them, and `save` writes them to a file."""
+
+    @property
+    def svg(self) -> str:
+        """The curves as an image."""
+
+    @property
+    def html(self) -> str:
+        """The curves as a page, which shows the values under the mouse."""
+
+    def save(self, path: str | Path) -> Path:
+        """Write them to a file whose name ends with .svg or .html, and return its path."""
+
+    def _repr_html_(self) -> str: ...
+
+
+Draw = Callable[[str | None, Sequence[str]], Plotted]
+"""Draws metrics of the run in this directory; of no name all of them."""
+
+
+def draw_nothing(run_dir: str | None, metrics: Sequence[str]) -> Plotted:
+    """Raise LudusError: this run has no log to draw."""
+    raise LudusError(
+        "this run was kept in memory, so there is no log of it whose curves can be drawn"
+    )
+
+
 @dataclass(frozen=True)
 class Result:
     """Outcome of a run: how it ended, or where it was interrupted."""
@@ -61,6 +90,16 @@ class Result:
     """`proved`, `expected` or `no`; only `no` is false in a condition."""
     inexact_because: Sequence[str] = field(default_factory=tuple)
     """Why it is `no`."""
+    draw: Draw = field(default=draw_nothing, repr=False, compare=False)
+    """Draws the curves of the run, for `plot`."""
+
+    def plot(self, metric: str | Sequence[str] | None = None) -> Plotted:
+        """Return the curves of the run's metrics, of all or of the given ones; a notebook shows them.
+
+        A name is that of a metric, such as eval/return_mean, or of what several measure, such as loss.
+        """
+        names = [metric] if isinstance(metric, str) else list(metric or ())
+        return self.draw(self.run_dir, names)
 
 
 class Runtime(Protocol):

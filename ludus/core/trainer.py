@@ -179,6 +179,17 @@ class Trainer:
             for note in getattr(part, "engine_notes", ()):
                 self.run.tell(note, event="engine")
 
+    def _report_ignored(self, max_steps: int | None, given: object) -> None:
+        """Report a length given to `fit` that the run passed, if `prepare` left that config as it was."""
+        if max_steps is None or self.config is not given or self.notes:
+            return
+        if (count := self.run.counters["opt_steps"]) > max_steps:
+            self.run.tell(
+                f"fit was given max_steps={max_steps}, and the run made {count} optimisation steps:"
+                f" {type(self).__name__}.prepare ignores max_steps; pass it to ludus.session.begin",
+                event="max_steps_ignored",
+            )
+
     def close(self) -> None:
         """Called once per process after `prepare` returned, when the walk ends or if there was none."""
 
@@ -279,9 +290,7 @@ class Trainer:
         `max_steps`, also called `num_train_steps`, counts optimisation steps for every trainer.
         Settings it changes (an interval that is never reached becomes 0) are displayed and in events.jsonl.
         """
-        if max_steps is not None and num_train_steps not in (None, max_steps):
-            both = f"max_steps={max_steps} and num_train_steps={num_train_steps}"
-            raise ConfigError(f"fit was given {both}; they mean the same, give one")
+        given, length = self.config, _length(max_steps, num_train_steps)
         self.run, self._saved_cursor, is_prepared = Run(counters.of(type(self))), [], False
         root = self.root if root is None else root
         request = Request(root, name, resume, show_on, is_transplant=is_state(trainer_state))
@@ -291,7 +300,7 @@ class Trainer:
             self.services.seed(self.config)
             self.notes = []
             self._first_state.put_back()
-            self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
+            self.prepare(max_steps=length)
             is_prepared = self._is_prepared = True
             self._first_state.remember(self.given_models())
             plan = self.plan()
@@ -309,6 +318,7 @@ class Trainer:
                     own.show()
                 try:
                     walk(plan, self.run, hooks, own.observers(), own.checkpoint)
+                    self._report_ignored(length, given)
                 except Interrupted:
                     self._save_interrupted(hooks, own)
         except BaseException as caught:
@@ -406,3 +416,11 @@ def _once_built(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
             ) from error
 
     return asked
+
+
+def _length(max_steps: int | None, num_train_steps: int | None) -> int | None:
+    """Return the length given to `fit` under either name."""
+    if max_steps is not None and num_train_steps not in (None, max_steps):
+        both = f"max_steps={max_steps} and num_train_steps={num_train_steps}"
+        raise ConfigError(f"fit was given {both}; they mean the same, give one")
+    return num_train_steps if max_steps is None else max_steps

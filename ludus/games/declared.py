@@ -22,6 +22,7 @@ _ROLE = {
     "steps_before_update_target": "sync_target_every_rounds",
 }
 _TOP = {"record_every_rounds": "log_every_rounds", "save_every_rounds": "keep_every_rounds"}
+_EVALUATION = {"games": "episodes", "max_steps": "max_turns"}
 
 
 def _to_5(data: dict[str, Any]) -> dict[str, Any]:
@@ -41,9 +42,9 @@ def _to_5(data: dict[str, Any]) -> dict[str, Any]:
 
 
 def _to_6(data: dict[str, Any]) -> dict[str, Any]:
-    """Rename the length of evaluated games as in the other trainers of games."""
-    if has_keys(data, "game", "max_rounds", "host", "agent"):
-        rename_keys(data.get("evaluation"), {"max_steps": "max_turns"}, "games", "max_steps")
+    """Rename the keys of an evaluation as in the other families."""
+    if has_keys(data, "game", "max_rounds"):
+        rename_keys(data.get("evaluation"), _EVALUATION, "games")
     return data
 
 
@@ -80,7 +81,7 @@ declare(
         **{f"host.{old}": f"host.{new}" for old, new in _ROLE.items()},
         **{f"agent.{old}": f"agent.{new}" for old, new in _ROLE.items()},
         "evaluation.every_rounds": "evaluate_every_rounds",
-        "evaluation.max_steps": "evaluation.max_turns",
+        **{f"evaluation.{old}": f"evaluation.{new}" for old, new in _EVALUATION.items()},
         "past_players.every_rounds": "past_players.keep_every_rounds",
     },
 )

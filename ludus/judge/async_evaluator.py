@@ -144,6 +144,12 @@ class AsyncEvaluator(RunsEval):
         """Start evaluating a copy of these weights."""
         if self._pending is not None:
             raise LudusError("an evaluation is pending already; collect it before the next launch")
+        for name, tensor in weights.items():
+            if not hasattr(tensor, "detach"):
+                raise LudusError(
+                    f"launch takes tensors by name, and '{name}' is a {type(tensor).__name__}; give the"
+                    f" tensors of several networks as '{name}.weight' and so on"
+                )
         copied = {name: t.detach().to("cpu", copy=True) for name, t in weights.items()}
         self._pending = Launch(dict(run_counters), copied)
         self._sent_at = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -203,6 +203,12 @@ class Judge:
                 own, prefix = states.mapping(state, score.name), self._prefixes.get(score.name)
                 read[score.name] = read_score_state(own, score, prefix)
         self.score_states = read
+
+
+def judged_metrics(parts: Iterable[object]) -> list[str]:
+    """Return the metrics of the scores of all judges among these parts, each once."""
+    judges = [part for part in parts if isinstance(part, Judge)]
+    return list(dict.fromkeys(score.metric for judge in judges for score in judge.scores))
 
 
 def _value(score: Score, metrics: Mapping[str, float]) -> float:

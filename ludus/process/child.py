@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.config import registry
@@ -48,9 +48,10 @@ class Child:
     """Runs the `handlers()` of a ludus module in another process; see `ludus.process.child_main`.
 
     It has the parent's import path and plugins, computes on one thread, and is as deterministic as the
-    parent. Its output is dropped, except that errors quote the last lines. It inherits `fds` under the same
-    numbers. It dies with the thread that started it, so start it from one that lives as long. With
-    `outlives_parent`, for a server with its own threads, only `close`, `kill` or a SIGTERM ends it.
+    parent, unless `greeting` says otherwise. Its output is dropped, except that errors quote the last
+    lines. It inherits `fds` under the same numbers. It dies with the thread that started it, so start it
+    from one that lives as long. With `outlives_parent`, for a server with its own threads, only `close`,
+    `kill` or a SIGTERM ends it.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Child:
         timeout: float = 60.0,
         fds: Sequence[int] = (),
         outlives_parent: bool = False,
+        greeting: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         """Name used in messages, such as "env worker 2"."""
@@ -98,7 +100,7 @@ class Child:
             # Neither our exit nor the garbage collector may end it.
             self._end.atexit = False
             _SERVERS.add(self)
-        self.send(_greeting())
+        self.send(dict(own_greeting() if greeting is None else greeting))
 
     @property
     def pid(self) -> int:
@@ -250,7 +252,8 @@ def _environment() -> dict[str, str]:
     return {**os.environ, **threads, "PYTHONPATH": path}
 
 
-def _greeting() -> dict[str, Any]:
+def own_greeting() -> dict[str, Any]:
+    """Return what a child takes over from this process: its import path, plugins and determinism."""
     torch = sys.modules.get("torch")
     return {
         "path": [os.path.abspath(entry) for entry in sys.path],

@@ -23,11 +23,17 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 _under_way: list[str] = []
+_open: list[Signals] = []
 
 
 @contextlib.contextmanager
 def ended_at_once(while_what: str) -> Iterator[None]:
-    """Let a first signal end the run at once inside the block, which takes long and cannot pause."""
+    """Let a first signal end the run at once inside the block, which takes long and cannot pause.
+
+    The run says that it is under way, the first time.
+    """
+    for signals in _open[-1:]:
+        signals.tell_once(f"{while_what}: some seconds, fewer once it is cached")
     _under_way.append(while_what)
     try:
         yield
@@ -42,11 +48,19 @@ class Signals:
         self._run = run
         self._before: dict[int, Any] = {}
         self._is_asked = False
+        self._told: set[str] = set()
+
+    def tell_once(self, text: str) -> None:
+        """Show a line of the run, the first time that it is given."""
+        if text not in self._told:
+            self._told.add(text)
+            self._run.tell(text)
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
             watched = [number for number in _WATCHED if not _is_left_to_others(number)]
             self._before = {number: signal.signal(number, self._heard) for number in watched}
+        _open.append(self)
         return self
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
@@ -67,6 +81,7 @@ class Signals:
             raise KeyboardInterrupt
 
     def __exit__(self, *error: object) -> None:
+        _open.remove(self)
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

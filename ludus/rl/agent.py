@@ -44,8 +44,8 @@ class Agent(Update):
     worth_compiling = 150_000
     layout: RowLayout
     """The columns of the rows it learns from."""
-    acting: ValueActing
-    """Chooses the actions by Q-values."""
+    acting: ValueActing | None = None
+    """Chooses the actions by Q-values, if the agent has them."""
 
     def __init__(self, config: RLConfig, spec: EnvSpec, device: torch.device) -> None:
         super().__init__(None, self.metric_names, device)
@@ -91,18 +91,26 @@ class Agent(Update):
         """Return what the networks change that is not saved, or what an older state lacked."""
         lost = sorted(name for name, part in self.learned().items() if part.module_state.was_lost)
         why = "its checkpoint was written before the buffers of networks were saved; those of"
-        reasons = [f"{why} {', '.join(lost)} began anew"] if lost else []
+        reasons = [f"{why} {', '.join(lost)} started from scratch"] if lost else []
         return reasons + super().inexact_because()
 
     def act(self, obs_ND: Action, masks: Masks, num_env_steps: int) -> Action:
         """Return an action for each env, in the form the buffer stores; exploring while training."""
+        acting = self._by_values()
         if not self.is_training:
-            return self.acting.greedy(obs_ND, masks)
-        return self.acting.explore(obs_ND, masks, num_env_steps, self.generator)
+            return acting.greedy(obs_ND, masks)
+        return acting.explore(obs_ND, masks, num_env_steps, self.generator)
+
+    def _by_values(self) -> ValueActing:
+        if self.acting is None:
+            raise NotImplementedError(
+                f"{type(self).__name__} must set acting, or write act and act_greedy"
+            )
+        return self.acting
 
     def act_greedy(self, obs_ND: Action, masks: Masks) -> Action:
         """Return the best action for each env, in the env's own units."""
-        return self.to_env(self.acting.greedy(obs_ND, masks))
+        return self.to_env(self._by_values().greedy(obs_ND, masks))
 
     def act_sampled(self, obs_ND: Action, masks: Masks, generator: np.random.Generator) -> Action:
         """Return a sampled action for each env, in the env's own units, as at the end of training."""
@@ -122,7 +130,7 @@ class Agent(Update):
 
     def to_env(self, actions: Action) -> Action:
         """Return stored actions in the env's own units."""
-        return actions
+        return actions if self.acting is None else self.acting.to_env(actions)
 
     def inputs(self, batch: Batch) -> tuple[Tensor | None, ...]:
         """Return the inputs of `update` for a batch, without the last one, the scheduled numbers."""
@@ -159,8 +167,9 @@ class Agent(Update):
         return normaliser.obs(batch.obs), normaliser.obs(batch.next_obs), rewards_B
 
     def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return diagnostics of the agent other than its metrics."""
-        return {}
+        """Return diagnostics of the agent other than its metrics, such as epsilon or a temperature."""
+        rate = None if self.acting is None else self.acting.rate(num_env_steps)
+        return {} if rate is None else {"rollout/exploration_rate": rate}
 
     def describe(self) -> dict[str, float]:
         """Return the norm of each network's weights."""

@@ -315,14 +315,12 @@ class RLTrainer(Trainer):
         return [*reasons, *super().inexact_because()]
 
     def open(self) -> None:
-        """Report what fit changed, and what will take a while."""
+        """Report what fit changed, and begin to evaluate."""
         super().open()
         if self.sampler.num_env_steps:
             # Resumed in the middle of an epoch, whose last hook may still read it.
             self.rollout_data = RolloutData(self.sampler, self.agent.to_env)
         self.evaluations.open()
-        if self.config.engine == "compiled":
-            self.tell("the first update is compiled: some seconds, fewer once it is cached")
 
     def close(self) -> None:
         """Stop the processes of envs and evaluation."""

@@ -45,10 +45,11 @@ def logger_of(trainer: Trainer) -> Logger:
     """Return the logger that collects the metrics of stages."""
     given = trainer.given_logger
     if given is None:
-        return Logger(Logger.Config(backends=trainer.config.settings.loggers))
+        given = Logger(Logger.Config(backends=trainer.config.settings.loggers))
     if not isinstance(given, Logger):
         raise ConfigError(
             f"set_logger was given a {type(given).__name__}; give it a ludus.Logger, to which a back end"
             " of your own is added with attach"
         )
+    given.check()
     return given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +17,9 @@ from ludus.core import counters, states
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
 from ludus.core.services import Log
+from ludus.session.backend import Backend, Event, StartedBackend
 from ludus.session.record import AXES, FINEST, Record, axis_of
 from ludus.store.storage import Storage
-
-
-class Backend(Protocol):
-    """A destination of records: a class in its own file, with a Config, registered as a logger."""
-
-    def write(self, record: Record, /) -> None: ...
-    def close(self) -> None: ...
 
 
 class Logger:
@@ -65,11 +59,22 @@ class Logger:
         self._started = self._last_time = time.monotonic()
         self._last_counters: Mapping[str, int] = {}
 
-    def open(self, storage: Storage) -> None:
+    def check(self) -> None:
+        """Raise LudusError if a back end lacks what it needs, before a run has a directory."""
+        sections: Sequence[Any] = self.config.backends
+        for section in sections:
+            check = getattr(find("logger", section.kind), "check", None)
+            if check is not None:
+                check(section)
+
+    def open(self, storage: Storage, *, tell: Event | None = None) -> None:
         """Start the back ends; JSONL is always the first."""
         sections = [find("logger", "jsonl").Config(kind="jsonl"), *self.config.backends]
         for section in {section.kind: section for section in sections}.values():
             self._backends.append(find("logger", section.kind)(section, storage))
+        for backend in self._backends:
+            if isinstance(backend, StartedBackend):
+                backend.start(tell or _drop)
 
     def attach(self, backend: Backend, *, before: Callable[[Run], None] | None = None) -> None:
         """Add a back end: the display, or one of the user's.
@@ -249,6 +254,10 @@ class WriteLog:
             found = [states.whole(saved, index) for index in range(len(saved))]
         for every, seen in zip(self._intervals, found, strict=True):
             every.seen = seen
+
+
+def _drop(event: str, **details: object) -> None:
+    """Drop the events of a logger that is in no run."""
 
 
 def _floats(name: str, values: Sequence[float | Tensor]) -> list[float]:

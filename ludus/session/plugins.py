@@ -39,7 +39,7 @@ def load_again(storage: Storage, note: Mapping[str, Any]) -> list[str]:
     A plugin is imported only if its file has the digest that is noted, and never from inside the run's own
     directory: what a run holds is data, and may come from anywhere.
     """
-    files, told = note.get(KEY, {}), []
+    files, changes = note.get(KEY, {}), []
     if not _are_files(files):
         raise RunError(
             f"{storage.place}/run.json does not say which plugins this run had; restore it"
@@ -47,10 +47,10 @@ def load_again(storage: Storage, note: Mapping[str, Any]) -> list[str]:
     for name in note.get("plugins", ()):
         noted = files.get(name)
         if name in registry.loaded_plugins:
-            told += _changed_since(name, noted, storage)
+            changes += _changed_since(name, noted, storage)
         elif noted is not None:
-            told += _load(name, noted, storage)
-    return told
+            changes += _load(name, noted, storage)
+    return changes
 
 
 def _are_files(files: object) -> bool:

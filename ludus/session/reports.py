@@ -9,7 +9,6 @@ from ludus.core.run import Run
 from ludus.core.services import Weights
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
-from ludus.judge.scores import Score
 
 
 class Training(Protocol):
@@ -39,18 +38,16 @@ class Reports:
         take: Callable[[Run], Mapping[str, float]],
         weights: Callable[[], Weights],
         judge: Judge | None = None,
-        weights_for: Callable[[Score], Weights] | None = None,
         rates: Callable[[Run], None] | None = None,
     ) -> None:
         """`evaluate` returns the metrics of an evaluation, which `judge` judges if there is one here.
 
         `take` returns the metrics of a record and resets them, `rates` logs what depends on the clock.
-        `weights` are kept by `save`; those of a best model are `weights_for(score)`, or the same.
+        `weights` are those that `save` and a best model keep.
         """
         self._guard, self._training, self._judge = guard, training, judge
         self._evaluate, self._take, self._rates = evaluate, take, rates
         self._weights = weights
-        self._weights_for = weights_for or (lambda score: weights())
 
     def evaluate(self, run: Run) -> Mapping[str, Any]:
         """Evaluate, and judge the outcome."""
@@ -58,7 +55,7 @@ class Reports:
             return {}
         metrics = self._evaluate(run)
         if self._judge is not None:
-            self._judge.update(run, metrics, self._weights_for)
+            self._judge.update(run, metrics, lambda score: self._weights())
         return metrics
 
     def record(self, run: Run) -> None:

@@ -59,6 +59,20 @@ def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -
     return lengths
 
 
+def lengths_to_change(storage: Storage, new: TrainerConfig) -> list[str]:
+    """Return the lengths that this config would change of a run; raise RunError if it changes anything else.
+
+    It reads no state, so that a run can be refused before any work starts.
+    """
+    saved = checkpoint.last_manifest(storage)
+    lengths, others = _changed(storage, saved, new)
+    if others:
+        raise RunError(
+            f"{storage.place} was started with {others}; put the old values back, or choose another name"
+        )
+    return lengths
+
+
 def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
     """Raise RunError unless this config, read from config.yaml, is the one the run was trained with.
 

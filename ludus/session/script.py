@@ -30,9 +30,9 @@ def run_as_main(script: str, arguments: Sequence[str]) -> None:
             if ended.code not in (None, 0):
                 raise ScriptFailed(f"it ended with exit({ended.code!r})") from None
         except Exception as error:
-            told = str(error).partition("\n")[0]
+            problem = str(error).partition("\n")[0]
             raise ScriptFailed(
-                f"{type(error).__name__}: {told}{_line_of(error, script)}"
+                f"{type(error).__name__}: {problem}{_line_of(error, script)}"
             ) from error
 
 

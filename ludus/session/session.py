@@ -7,8 +7,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
 from ludus.core import counters
@@ -29,19 +27,23 @@ from ludus.session.given import is_all_of_config, is_model_of_config, logger_of,
 from ludus.session.plugins import code_for_note
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
+from ludus.session.shown import display_of, plot_of
 from ludus.session.witness import Witness
-from ludus.show.display import Display, make_display
+from ludus.show.display import Display
 from ludus.show.screen import Screen
-from ludus.store import checkpoint, directory, proofs
+from ludus.store import checkpoint, directory, groups, proofs
 from ludus.store.bests import best_fields, bests, every_best
 from ludus.store.journal import Journal
 from ludus.store.note import run_id
 
 
 class Session:
-    """The runtime of one call of `fit`: everything around a run that the loop does not know."""
+    """The runtime of one call of `fit`: all that surrounds a run, which, if it is new, joins `group`."""
 
-    def __init__(self, trainer: Trainer, request: Request) -> None:
+    shows = True
+    """Whether the display of the run is shown."""
+
+    def __init__(self, trainer: Trainer, request: Request, *, group: str | None = None) -> None:
         config = trainer.config
         if not isinstance(config, TrainerConfig):
             raise ConfigError(
@@ -49,14 +51,13 @@ class Session:
                 " make it a subclass of ludus.TrainerConfig"
             )
         self._trainer = trainer
-        self._request = request
+        self._request, self._group = request, group
         self._storage = storage_of(trainer, request)
         directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         self._stack = contextlib.ExitStack()
         self._random = GlobalRandom()
         self._display: Display | None = None
-        self._is_taken = False
-        self._screen = Screen()
+        self._is_taken, self._screen = False, Screen()
         self.show, self.hide = self._screen.show, self._screen.hide
         self._exactness = RunExactness(trainer, is_transplant=request.is_transplant)
         self._logger = logger_of(trainer)
@@ -107,13 +108,8 @@ class Session:
         else:
             self._write_first_files(run)
         self._run_id = run_id(storage)
-        self._saver = Saver(
-            storage,
-            trainer.config.settings.checkpoint,
-            self._parts,
-            about=self._about,
-            tell=self.tell,
-        )
+        about, every = self._about, trainer.config.settings.checkpoint
+        self._saver = Saver(storage, every, self._parts, about=about, tell=self.tell)
         if saved is not None and self._exactness.noted == saved.manifest["inexact_because"]:
             self._saver.saved_number = saved.number
         run.keep_model, run.recall_model = self._saver.keep_model, self._saver.recall_model
@@ -132,12 +128,11 @@ class Session:
         """Make the display, install the signal handlers, and restore the random generators last."""
         if self._lost_models:
             self._trainer.forget_models(self._lost_models)
-        settings = self._trainer.config.settings
-        self._logger.open(self._storage)
         self._stack.callback(self._logger.close)
-        console = Console(stderr=self._request.show_on == "stderr")
-        plan = self._trainer.plan()
-        display = make_display(settings.display, self._facts(), plan, console=console)
+        self._logger.open(self._storage, tell=self.tell)
+        kind = self._trainer.config.settings.display if self.shows else "none"
+        show_on = self._request.show_on
+        display = display_of(self._trainer, kind, self._facts(), show_on=show_on)
         self._display = run.display = display
         self._screen.set(display)
         self._stack.callback(self._screen.hide)
@@ -190,6 +185,7 @@ class Session:
             **code_for_note(),
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
+            **({groups.GROUP: self._group} if self._group is not None else {}),
             # A report is made without the plugin, and must distinguish counters from metrics.
             **({"counters": own} if own else {}),
         }
@@ -297,4 +293,5 @@ class Session:
             run_dir=self._storage.place,
             exact=Exact(entry["exact"]),
             inexact_because=tuple(entry["inexact_because"]),
+            draw=plot_of,
         )

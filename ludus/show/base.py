@@ -9,6 +9,7 @@ from typing import Self
 from ludus.core.plan import Repeat
 from ludus.core.run import Run
 from ludus.show.progress import Odometer, Place
+from ludus.show.speed import Speedometer
 from ludus.show.terminal import clean
 from ludus.show.wording import Value
 
@@ -22,6 +23,7 @@ class Display(ABC):
     def __init__(self, plan: Repeat) -> None:
         self._run: Run | None = None
         self._odometer = Odometer(plan)
+        self._speedometer = Speedometer()
         self._phase: tuple[str, int, int] | None = None
         self._num_boundaries = 0
 
@@ -62,9 +64,12 @@ class Display(ABC):
         if run is not self._run:
             self._run = run
             self._odometer.begin(run)
+            self._speedometer.begin(run.counters)
         self._num_boundaries += 1
-        if not self._num_boundaries & (self._num_boundaries - 1):
-            # An inner loop's length is known only while it is open, and changes every percentage.
+        # An inner loop's length is known only while it is open, and changes every percentage. How far
+        # a run is when it is stopped is known only at the boundaries before its loops have closed.
+        is_read = not self._num_boundaries & (self._num_boundaries - 1)
+        if is_read or run.stop_reason is not None:
             self._odometer.read(run)
 
     def __enter__(self) -> Self:
@@ -76,3 +81,8 @@ class Display(ABC):
 
     def _place(self) -> Place:
         return Place() if self._run is None else self._odometer.read(self._run)
+
+    def _speeds(self, place: Place) -> Mapping[str, float]:
+        if self._run is None:
+            return {}
+        return self._speedometer.read(dict(self._run.counters), is_over=place.is_over)

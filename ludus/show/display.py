@@ -1,11 +1,11 @@
-"""Make the display of a run: panels, one line, plain text for a pipe, or nothing."""
+"""Make the display of a run: panels, one line, a block in a notebook, plain text for a pipe, or nothing."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -13,9 +13,12 @@ from rich.text import Text
 from ludus.core.errors import ConfigError, nearest
 from ludus.core.plan import Repeat
 from ludus.show.base import TERMINAL_IS_GONE, Display as Display
+from ludus.show.live import SteadyLive, in_notebook, is_terminal
+from ludus.show.memory import Memory
 from ludus.show.names import is_evaluation
-from ludus.show.panels import Memory, Scene, SteadyLive, draw_line, draw_panels, is_terminal
+from ludus.show.panels import Scene, draw_line, draw_panels
 from ludus.show.plain import PlainDisplay
+from ludus.show.sparkline import Courses
 from ludus.show.terminal import clean, warn
 from ludus.show.wording import ShownScore, Value
 
@@ -25,22 +28,34 @@ Draw = Callable[[Scene, int, int], RenderableType]
 
 
 def make_display(
-    kind: str, about: Mapping[str, str], plan: Repeat, *, console: Console | None = None
+    kind: str,
+    about: Mapping[str, str],
+    plan: Repeat,
+    *,
+    console: Console | None = None,
+    scores: Sequence[str] = (),
 ) -> Display:
     """Return the display of this kind; 'auto' draws panels on a terminal, else writes plain lines.
 
-    `about` holds short facts about the run; 'device' is shown next to the memory in use.
+    In a notebook it is a block that is updated in place, unless the kind is 'plain' or 'none'. `about`
+    holds short facts about the run; 'device' is shown next to the memory in use. `scores` names the
+    metrics by which the run is judged: they come first, and their course is drawn.
     """
     console = Console() if console is None else console
+    if kind in ("auto", "rich", "minimal") and in_notebook():
+        # Imported when used: it draws the charts of the report.
+        from ludus.show.notebook import NotebookDisplay, block_below_cell
+
+        return NotebookDisplay(about, plan, block_below_cell(), scores)
     if kind == "auto":
         is_plain = console.is_dumb_terminal or console.options.ascii_only
         kind = "rich" if is_terminal(console.file) and not is_plain else "plain"
     if kind == "rich":
-        return LiveDisplay(about, plan, console, draw_panels)
+        return LiveDisplay(about, plan, console, draw_panels, scores)
     if kind == "minimal":
-        return LiveDisplay(about, plan, console, draw_line)
+        return LiveDisplay(about, plan, console, draw_line, scores)
     if kind == "plain":
-        return PlainDisplay(about, plan, console)
+        return PlainDisplay(about, plan, console, scores)
     if kind == "none":
         return NoDisplay(plan)
     raise ConfigError(f"settings.display is '{kind}'.{nearest(kind, KINDS)}")
@@ -59,13 +74,19 @@ class LiveDisplay(Display):
     """Redraws a few lines at the bottom of the terminal; everything else is printed above them."""
 
     def __init__(
-        self, about: Mapping[str, str], plan: Repeat, console: Console, draw: Draw
+        self,
+        about: Mapping[str, str],
+        plan: Repeat,
+        console: Console,
+        draw: Draw,
+        scores: Sequence[str] = (),
     ) -> None:
         super().__init__(plan)
         self._console = console
         self._draw = draw
         self._about = {self._clean(name): self._clean(text) for name, text in about.items()}
         self._memory = Memory()
+        self._courses = Courses([self._clean(name) for name in scores])
         self._metrics: dict[str, Value] = {}
         self._scores: dict[str, ShownScore] = {}
         self._counters: dict[str, int] = {}
@@ -92,12 +113,13 @@ class LiveDisplay(Display):
     def show(self, record: Mapping[str, Value], counters: Mapping[str, int]) -> None:
         # The drawing thread may be reading, so the dictionaries are replaced, never changed.
         metrics, scores = dict(self._metrics), dict(self._scores)
+        record = {self._clean(name): value for name, value in record.items()}
         for name, value in record.items():
-            name = self._clean(name)
             if is_evaluation(name):
                 scores[name] = ShownScore.after(scores.get(name), name, value)
             else:
                 metrics[name] = value
+        self._courses.add(record, counters)
         self._metrics, self._scores, self._counters = metrics, scores, dict(counters)
 
     def message(self, text: str) -> None:
@@ -129,14 +151,17 @@ class LiveDisplay(Display):
 
     def _render(self) -> RenderableType:
         counters = self._counters if self._run is None else dict(self._run.counters)
+        place = self._place()
         scene = Scene(
             about=self._about,
-            place=self._place(),
+            place=place,
             counters=counters,
             metrics=self._metrics,
             scores=self._scores,
             memory=self._memory.read(),
             phase=self._phase,
+            speeds=self._speeds(place),
+            courses=self._courses.values,
         )
         return self._draw(scene, *self._console.size)
 

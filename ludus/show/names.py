@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from ludus.config import families
 from ludus.judge.directions import known_direction
 
-MANY = 18
-"""Records with at most this many metrics are shown in full and in their own order."""
-
 _LEARNED = ("train", "rollout", "pretraining")
 _CHOSEN_BY = ("eval", "validation")
 _EVALUATED = (*_CHOSEN_BY, "test")
@@ -81,10 +78,8 @@ def by_information(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: _rank(name, scores))
 
 
-def informative_first(record: Mapping[str, object]) -> list[str]:
-    """Return the names of a record in order; in a long one, texts and the most informative first."""
-    if len(record) <= MANY:
-        return list(record)
+def most_informative(record: Mapping[str, object]) -> list[str]:
+    """Return the names of a record in order: texts, then the most informative first."""
     texts = [name for name, value in record.items() if isinstance(value, str)]
     return [*texts, *by_information(name for name in record if name not in texts)]
 

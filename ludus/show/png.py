@@ -5,15 +5,15 @@ from __future__ import annotations
 import struct
 import zlib
 
-_COLOURS = {1: 0, 3: 2}
-"""Number of channels -> PNG colour type: grey or RGB."""
+_COLOURS = {1: 0, 3: 2, 4: 6}
+"""Number of channels -> PNG colour type: grey, RGB or RGBA."""
 
 
 def png(pixels: bytes, *, width: int, height: int, channels: int) -> bytes:
     """Return rows of pixels, one byte per channel, as a PNG file."""
     if channels not in _COLOURS or len(pixels) != width * height * channels:
         raise ValueError(
-            f"{len(pixels)} bytes are not {width} x {height} pixels of 1 or 3 channels"
+            f"{len(pixels)} bytes are not {width} x {height} pixels of 1, 3 or 4 channels"
         )
     line = width * channels
     # Each line begins with its filter type: none.

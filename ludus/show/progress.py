@@ -40,6 +40,8 @@ class Place:
     fraction: float | None = None
     elapsed: float = 0.0
     left: float | None = None
+    is_over: bool = False
+    """Whether the run has ended, or only its last hooks remain."""
 
 
 class Odometer:
@@ -50,6 +52,7 @@ class Odometer:
         self._clock = clock
         self._opened = self._began = clock()
         self._first: float | None = None
+        self._stopped_at: float | None = None
         self._rounds_seen: dict[int, int] = {}
 
     def open(self) -> None:
@@ -71,13 +74,30 @@ class Odometer:
             # All its loops have done their rounds.
             frames = [read_frame(row) for row in run.exhausted]
         now = self._clock()
-        if run.is_finished or (is_over and run.stop_reason):
-            how = f"stopped: {run.stop_reason}" if run.stop_reason else "finished"
-            return Place((), how, 1.0, now - self._opened, 0.0)
+        if run.is_finished or is_over:
+            is_stopped = run.stop_reason is not None
+            how = f"stopped: {run.stop_reason}" if is_stopped else "finished"
+            loops = () if run.is_finished or is_stopped else self._loops(frames, run)[0]
+            # A run that was stopped early keeps the fraction of its length that it has done.
+            done = self._stopped_at if is_stopped else 1.0
+            return Place(loops, how, done, now - self._opened, 0.0, is_over=True)
+        loops, nodes, overall = self._loops(frames, run)
+        doing = "" if nodes else "starting"
+        if nodes and isinstance(nodes[-1], Stage):
+            doing = nodes[-1].name
+        if run.stop_reason is not None:
+            # Stages that still run are no progress, so the first fraction after the stop remains.
+            self._stopped_at = overall if self._stopped_at is None else self._stopped_at
+            return Place(loops, doing, self._stopped_at, now - self._opened)
+        return Place(loops, doing, overall, now - self._opened, self._left(overall, now))
+
+    def _loops(
+        self, frames: list[Frame], run: Run
+    ) -> tuple[tuple[OpenLoop, ...], list[Node], float | None]:
+        """Return the open loops below the root, the nodes of the frames, and the fraction of the root."""
         nodes = self._nodes(frames)
         del frames[len(nodes) :]
         fractions = self._fractions(nodes, frames, run)
-        overall = 1.0 if is_over else fractions[0] if fractions else None
         loops: list[OpenLoop] = []
         for node, frame, fraction in zip(nodes[1:], frames[1:], fractions[1:], strict=True):
             if not isinstance(node, Repeat):
@@ -89,10 +109,7 @@ class Odometer:
                 break
             reached = frame.index + (frame is not frames[-1])
             loops.append(OpenLoop(frame.name, reached, frame.total, fraction))
-        doing = "" if nodes else "starting"
-        if nodes and isinstance(nodes[-1], Stage):
-            doing = nodes[-1].name
-        return Place(tuple(loops), doing, overall, now - self._opened, self._left(overall, now))
+        return tuple(loops), nodes, fractions[0] if fractions else None
 
     def _left(self, fraction: float | None, now: float) -> float | None:
         if fraction is not None and self._first is None:

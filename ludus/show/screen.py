@@ -71,7 +71,7 @@ class Screen:
         if self._display.is_open or self._display.outlives_its_close:
             self._display.show(found, record.counters)
         else:
-            self.say("  ".join(figures(found)))
+            self.say(", ".join(figures(found)))
 
     def close(self) -> None:
         """Do nothing: the session closes the display."""

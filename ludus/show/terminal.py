@@ -32,6 +32,12 @@ def tell(text: object) -> None:
     warn(f"ludus: {text}")
 
 
+def tell_waiting(text: object) -> None:
+    """Print what takes a while, for people who wait at a terminal: a pipe or a log need not know."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        tell(text)
+
+
 def pass_on(text: str) -> None:
     """Print exactly this, and nothing after it, for a program or a file; it must be safe already."""
     if sys.stdout is not None:

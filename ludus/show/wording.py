@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.cells import cell_len
 
 from ludus.judge.directions import known_direction
-from ludus.show.names import MANY, informative_first
+from ludus.show.names import most_informative
 from ludus.show.progress import Place
+from ludus.show.speed import main_speed
 from ludus.show.terminal import clean
 
 Value = float | str
 
-_MOST_FIGURES = 10
+_LONGEST_LINE = 159
+_LONGEST_POSITION, _LONGEST_NAME = 60, 48
+_BETWEEN = "  "
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,25 +51,102 @@ def where(place: Place) -> str:
     return " ".join(f"{loop.name} {loop.reached}{of}" for loop, of in rounds)
 
 
-def words(
-    record: Mapping[str, Value], counters: Mapping[str, int], place: Place | None
-) -> list[str]:
-    """Return a record as words for one line: position, counters, metrics, time left."""
-    loops = {loop.name for loop in place.loops} if place else set()
+def line(
+    record: Mapping[str, Value],
+    counters: Mapping[str, int],
+    place: Place | None,
+    *,
+    speeds: Mapping[str, float] | None = None,
+    scores: Collection[str] = (),
+) -> str:
+    """Return a record as one line: position, counters, metrics, time left, and speed.
+
+    Of metrics for which there is no room the most informative are shown, the judged scores first.
+    """
+    # The counter of a loop that is open is shown as its position.
+    loops = {loop.name for loop in place.loops} if place and not place.is_over else set()
     counted = [f"{name} {count}" for name, count in counters.items() if count and name not in loops]
-    found = figures(record)
-    if place is None:
-        return [*counted, *found]
-    return [where(place) or place.doing, *counted, *found, pace(place)]
+    ends: list[str] = []
+    if place is not None:
+        at = place.doing if place.is_over else where(place) or place.doing
+        counted = [shorten(clean(at), _LONGEST_POSITION), *counted]
+        ends = [pace(place), speed(speeds or {})]
+    words = _worded(record)
+    # Counters yield to the figure that says most.
+    first = max((len(words[name]) for name in _ranked(record, scores)[:1]), default=0)
+    taken = sum(len(word) + len(_BETWEEN) for word in ends if word)
+    room = _LONGEST_LINE - taken - len(_BETWEEN)
+    head = filled(
+        counted, min(_LONGEST_LINE // 2, room - first - len(_more(len(words)) + _BETWEEN))
+    )
+    found = figures(record, room - len(_BETWEEN.join(head)), scores)
+    return _BETWEEN.join(filter(None, [*head, *found, *ends]))
 
 
-def figures(record: Mapping[str, Value]) -> list[str]:
-    """Return a record as words: all of a short one, the most informative of a long one."""
-    names = informative_first(record)
-    shown = names if len(names) <= MANY else names[:_MOST_FIGURES]
-    found = [f"{name} {number(record[name])}" for name in shown]
-    left_out = len(names) - len(shown)
-    return [*found, f"(+ {left_out} more in metrics.jsonl)"] if left_out else found
+def filled(words: Sequence[str], room: int) -> list[str]:
+    """Return the first word, and those after it that fit as well."""
+    kept: list[str] = []
+    for word in words:
+        if not kept or len(_BETWEEN.join([*kept, word])) <= room:
+            kept.append(word)
+    return kept
+
+
+def wrapped(words: Sequence[str]) -> list[str]:
+    """Return words as lines, each as long as a line may be."""
+    lines: list[str] = []
+    for word in words:
+        longer = f"{lines[-1]}{_BETWEEN}{word}" if lines else word
+        if lines and len(longer) <= _LONGEST_LINE:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def figures(
+    record: Mapping[str, Value], room: int = _LONGEST_LINE, scores: Collection[str] = ()
+) -> list[str]:
+    """Return a record as words that fit in this room: all of them, or the most informative."""
+    words = _worded(record)
+    if len(_BETWEEN.join(words.values())) <= room:
+        return list(words.values())
+    kept: list[str] = []
+    for name in _ranked(record, scores):
+        if len(_BETWEEN.join([*kept, words[name], _more(len(words))])) <= room:
+            kept.append(words[name])
+    return [*kept, _more(len(words) - len(kept))]
+
+
+def _worded(record: Mapping[str, Value]) -> dict[str, str]:
+    return {
+        name: f"{shorten(clean(name), _LONGEST_NAME)} {shorten(number(value), _LONGEST_NAME)}"
+        for name, value in record.items()
+    }
+
+
+def _ranked(record: Mapping[str, Value], scores: Collection[str]) -> list[str]:
+    return scores_first(most_informative(record), scores)
+
+
+def scores_first(names: Iterable[str], scores: Collection[str]) -> list[str]:
+    """Return the names, the judged scores first."""
+    return sorted(names, key=lambda name: name not in scores)
+
+
+def _more(num_left_out: int) -> str:
+    return f"(+ {num_left_out} more)"
+
+
+def speed(speeds: Mapping[str, float]) -> str:
+    """Return the main speed as `1,204 env_steps/s`; empty if nothing is known."""
+    found = main_speed(speeds)
+    return "" if found is None else f"{per_second(found[1])} {found[0]}/s"
+
+
+def per_second(rate: float) -> str:
+    """Return a number of steps a second in three significant digits."""
+    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
 
 
 def pace(place: Place, *, elapsed: bool = False) -> str:

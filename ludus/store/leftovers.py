@@ -10,7 +10,9 @@ from ludus.core.errors import StorageError
 
 # By folder, the names of unfinished files and of those about to be deleted.
 _NAMES = {
-    "": re.compile(r"(config\.yaml|run\.json|report\.html|play\.gif|policy)\.(tmp|trash)-[0-9]+"),
+    "": re.compile(
+        r"(config\.yaml|run\.json|tags\.json|report\.html|play\.gif|policy)\.(tmp|trash)-[0-9]+"
+    ),
     "checkpoints": re.compile(r"[0-9]{10}\.(tmp|trash)-[0-9]+"),
     "models": re.compile(r".+\.(tmp|trash)-[0-9]+"),
     "segments": re.compile(r"new\.tmp-[0-9]+"),

@@ -64,11 +64,6 @@ def subject_of(
     return ProofSubject(None if script is None else _digest({**about, "script": script}), code)
 
 
-def key_of(config_hash: str, fingerprint: Mapping[str, str], *, by_script: bool) -> str | None:
-    """Return the name of a proof; None if the script that built the run cannot be found again."""
-    return subject_of(config_hash, fingerprint, by_script=by_script).key
-
-
 def _digest(about: Mapping[str, object]) -> str:
     return hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
 

@@ -7,53 +7,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from ludus.judge.directions import Direction
+from ludus.show.live_table import LiveTable, cut
 from ludus.show.terminal import clean
 from ludus.sweep.curve import Point
 from ludus.sweep.trials import RunOutcome, SweepTrial, best_trial
 
-_WIDTH = 159
 _SHOWN = 12
 _COLOURS = {"complete": "green", "pruned": "yellow", "failed": "red", "open": "cyan"}
 
 
-class SweepDisplay:
+class SweepDisplay(LiveTable):
     """Shows the trials; the rows are the best ones, and those under way."""
 
     def __init__(
         self, title: str, metric: str, mode: Direction, console: Console, *, is_silent: bool
     ) -> None:
+        super().__init__(console, is_silent=is_silent)
         self._title, self._metric, self._mode = title, metric, mode
-        self._console, self._is_silent = console, is_silent
         self._trials: Mapping[int, SweepTrial] = {}
         self._max_trials: int | None = None
         self._running: dict[tuple[int, int], float | None] = {}
         self._began = time.monotonic()
-        self._live: Live | None = None
 
     def open(self, trials: Mapping[int, SweepTrial], max_trials: int | None) -> None:
         """Start showing."""
         self._trials, self._max_trials = trials, max_trials
-        if self._console.is_terminal and not self._is_silent:
-            self._live = Live(
-                console=self._console, get_renderable=self._render, refresh_per_second=4
-            )
-            self._live.start()
-
-    def close(self) -> None:
-        """Stop showing; the table stays."""
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-
-    def say(self, text: str) -> None:
-        """Show one line."""
-        if not self._is_silent:
-            self._console.print(Text(_cut(clean(text))), soft_wrap=True)
+        self.start()
 
     def began(self, trial: SweepTrial, seed: int) -> None:
         self._running[trial.number, seed] = None
@@ -64,7 +47,7 @@ class SweepDisplay:
     def ended(self, trial: SweepTrial, outcome: RunOutcome | None) -> None:
         if outcome is not None:
             self._running.pop((trial.number, outcome.seed), None)
-        elif self._live is None:
+        elif not self.is_live:
             self.say(self._line(trial))
 
     def _line(self, trial: SweepTrial) -> str:
@@ -74,14 +57,14 @@ class SweepDisplay:
         head = f"trial {trial.number}: {trial.state}  {_score(trial)}  {told}{_point(trial.point)}"
         return head + (f"  ({trial.reason})" if trial.reason else "")
 
-    def _render(self) -> RenderableType:
+    def render(self) -> RenderableType:
         trials = list(self._trials.values())
         counts = {state: sum(t.state == state for t in trials) for state in _COLOURS}
         of = f" of {self._max_trials}" if self._max_trials is not None else ""
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
         told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         head = Text(
-            _cut(
+            cut(
                 clean(
                     f"{self._title}: {len(trials)}{of} trials ({told or 'none'}), {minutes}:{seconds:02d}"
                 )
@@ -139,7 +122,3 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return str(value.get("kind", "{...}"))
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _cut(line: str) -> str:
-    return line if len(line) <= _WIDTH else line[: _WIDTH - 3] + "..."

@@ -24,9 +24,12 @@ class Task:
     """The directory that holds the runs of the sweep."""
     name: str
     """The name of its run there."""
-    metric: str
+    metric: str | None
+    """The logged metric that it tells; None for the one by which the run judges its models first."""
     waits: bool
     """Whether it waits after each logged value to learn if it goes on."""
+    group: str | None = None
+    """The group that its run belongs to."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -72,8 +75,8 @@ class SweepEngine(Protocol):
     def capacity(self) -> int:
         """How many runs it executes at once."""
 
-    def open(self, listener: RunListener) -> None:
-        """Get ready for tasks, whose listener is called from `work` alone."""
+    def open(self, listener: RunListener, directory: str) -> None:
+        """Get ready for tasks in the directory of a sweep; the listener is called from `work` alone."""
 
     def launch(self, task: Task) -> None:
         """Begin a task; at most `capacity` are under way."""

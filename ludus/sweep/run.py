@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ludus.config.base import TrainerConfig, from_data
@@ -17,10 +17,13 @@ from ludus.core.errors import (
 from ludus.core.run import Observer, Run
 from ludus.core.runtime import Request
 from ludus.core.trainer import Trainer
+from ludus.judge.judge import Judge
 from ludus.session.build import build_trainer
 from ludus.session.record import Record
 from ludus.session.repository import git_state
 from ludus.session.session import Session
+from ludus.store.note import read_note, write_note
+from ludus.store.places import parted
 from ludus.sweep.curve import Point
 from ludus.sweep.engine import MakeTrainer, RunEnd, Task
 
@@ -51,9 +54,11 @@ class SweptSession(Session):
     as if it had never been pruned.
     """
 
-    def __init__(self, trainer: Trainer, request: Request, *, metric: str, talk: Talk) -> None:
-        super().__init__(trainer, request)
-        self._metric, self._talk = metric, talk
+    shows = False
+
+    def __init__(self, trainer: Trainer, request: Request, *, task: Task, talk: Talk) -> None:
+        super().__init__(trainer, request, group=task.group)
+        self._metric, self._talk = task.metric, talk
         self._news: list[Point] = []
         self._signed = time.monotonic()
         self.pruned_because: str | None = None
@@ -62,8 +67,14 @@ class SweptSession(Session):
         return _git_at_first()
 
     def ready(self, run: Run) -> None:
+        note = read_note(self._storage)
+        if "group" not in note and (sweep := parted(parted(self._storage.place)[0])[0]):
+            # Loggers show the runs of a sweep together.
+            write_note(self._storage, {**note, "group": parted(sweep)[1]})
         super().ready(run)
-        self._logger.attach(_Ear(self._metric, self._news))
+        metric = self._metric or _first_metric(self._parts.values())
+        if metric is not None:
+            self._logger.attach(_Ear(metric, self._news))
 
     def observers(self) -> Sequence[Observer]:
         return [*super().observers(), self._look]
@@ -96,6 +107,12 @@ def _git_at_first() -> dict[str, Any] | None:
     return git_state()
 
 
+def _first_metric(parts: Iterable[object]) -> str | None:
+    """Return the metric by which a run judges its models first; None if it judges none."""
+    judges = (part for part in parts if isinstance(part, Judge))
+    return next((judge.scores[0].metric for judge in judges if judge.scores), None)
+
+
 class _Ear:
     """A back end of the log that keeps the values of one metric until the next boundary."""
 
@@ -115,7 +132,7 @@ def execute(task: Task, talk: Talk, *, make_trainer: MakeTrainer | None = None) 
     sessions: list[SweptSession] = []
 
     def runtime(trainer: Trainer, request: Request) -> SweptSession:
-        sessions.append(SweptSession(trainer, request, metric=task.metric, talk=talk))
+        sessions.append(SweptSession(trainer, request, task=task, talk=talk))
         return sessions[0]
 
     try:

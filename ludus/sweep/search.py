@@ -76,7 +76,7 @@ class Search:
         """Search until the budget is used up; return false if it was asked to pause before."""
         if self._config.deterministic:
             self._tell_batch()
-        self._engine.open(self)
+        self._engine.open(self, self._storage.place)
         try:
             while self._step():
                 pass
@@ -215,7 +215,8 @@ class Search:
             if self._num_pauses[task.key] < _MAX_PAUSES:
                 # A signal reached the worker alone: its run goes on.
                 return
-            end = RunEnd("failed", f"interrupted {_MAX_PAUSES} times", end.counters)
+            last = f", the last time because {end.reason}" if end.reason else ""
+            end = RunEnd("failed", f"interrupted {_MAX_PAUSES} times{last}", end.counters)
         if end.is_fatal:
             raise LudusError(
                 f"trial {task.trial} with seed {task.seed}: {end.reason}; once that is mended, the same"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +14,6 @@ from ludus.config import registry
 from ludus.config.registry import find
 from ludus.config.sections import kind_of, validate
 from ludus.core.errors import ConfigError, LudusError
-from ludus.process.signals import on_stop
 from ludus.store import places
 from ludus.store.local import LocalStorage
 from ludus.store.strict_json import one_line
@@ -26,6 +23,7 @@ from ludus.sweep.directory import begin_or_compare, refuse_foreign
 from ludus.sweep.display import SweepDisplay, ranked
 from ludus.sweep.engine import MakeTrainer, SweepEngine
 from ludus.sweep.libraries import load_optuna
+from ludus.sweep.pausing import pausing
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.search import Search, sampler_of
 from ludus.sweep.trials import SweepResult, SweepTrial, best_trial
@@ -72,7 +70,7 @@ class Sweeper:
             display.open(search.trials, config.budget.max_trials)
             is_over = False
             try:
-                with _signals(search.ask_to_pause, display):
+                with pausing(search.ask_to_pause):
                     is_over = search.run()
             finally:
                 display.close()
@@ -98,7 +96,7 @@ class Sweeper:
                 )
             display = self._display(show_on)
             winner = Winner(self.config, base, storage, best, self._engine(None), display)
-            with _signals(winner.ask_to_pause, display):
+            with pausing(winner.ask_to_pause):
                 return winner.train(_fresh(seeds, self.config.seeds))
 
     def export_optuna(self, path: str | Path, *, root: str | Path = "sweeps") -> Path:
@@ -242,19 +240,3 @@ def _words(varied: Varied) -> str:
     told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
     when = "" if varied.when is None else f", when {varied.when}"
     return f"{kind_of(varied)} of {told}{when}"
-
-
-@contextlib.contextmanager
-def _signals(pause: Callable[[], None], display: SweepDisplay) -> Iterator[None]:
-    """Let a first signal pause the sweep, and a second end it at once; only in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def heard() -> None:
-        pause()
-        with contextlib.suppress(OSError):
-            sys.stderr.write("\nsaving the runs and stopping; once more stops at once\n")
-
-    with on_stop(heard):
-        yield

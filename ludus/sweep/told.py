@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from shlex import quote
 
-from ludus.config.seed_list import parse_seeds
+from ludus.config.seed_list import read_seeds
 from ludus.core.errors import ConfigError, LudusError
 from ludus.judge.confidence import MeanInterval
 from ludus.show.terminal import pass_on, say
@@ -24,12 +24,7 @@ def seeds_of(text: str | None, *, is_best: bool) -> int | Sequence[int]:
         raise ConfigError("--seeds is for --best; the seeds of a sweep are 'seeds' of its file")
     if text.isdecimal():
         return int(text)
-    try:
-        found = parse_seeds(text)
-    except ValueError as error:
-        raise ConfigError(f"--seeds {error}") from None
-    assert isinstance(found, list), "a text is a range"
-    return found
+    return read_seeds(text)
 
 
 def tell_result(result: SweepResult, way_to_go_on: str, *, as_json: bool) -> None:
@@ -50,7 +45,7 @@ def tell_result(result: SweepResult, way_to_go_on: str, *, as_json: bool) -> Non
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
     say(f"{result.status}: {len(result.trials)} trials ({told})")
     if score is not None:
-        say(f"best {result.metric} {_interval(score)} in trial {result.best.number}")
+        say(f"best {result.metric} {interval(score)} in trial {result.best.number}")
     for path, value in result.best.point.items():
         say(f"  {path}: {value}")
     say(f"next: ludus train {quote(result.sweep_dir + '/best.yaml')}")
@@ -65,12 +60,13 @@ def tell_best(result: WinnerResult, *, as_json: bool) -> None:
         return
     if result.score is None:
         raise LudusError("no run of the best config came to its end with a value")
-    say(f"trial {result.trial} with {result.score.count} new seeds: {_interval(result.score)}")
+    say(f"trial {result.trial} with {result.score.count} new seeds: {interval(result.score)}")
     if not result.is_over:
         say("interrupted; the same command goes on")
 
 
-def _interval(score: MeanInterval) -> str:
+def interval(score: MeanInterval) -> str:
+    """Return a mean with its bounds, in words."""
     if score.low is None:
         return f"{score.mean:.6g} (one seed)"
     return f"{score.mean:.6g} (from {score.low:.6g} to {score.high:.6g}, {score.count} seeds)"

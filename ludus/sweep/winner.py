@@ -15,10 +15,9 @@ from ludus.sweep.curve import Point
 from ludus.sweep.directory import BEST
 from ludus.sweep.display import SweepDisplay
 from ludus.sweep.engine import RunEnd, SweepEngine, Task
+from ludus.sweep.seed_queue import SeedQueue
 from ludus.sweep.swept_run import SweptRun
 from ludus.sweep.trials import WHOLE, RunOutcome, SweepTrial
-
-_WAIT_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -51,68 +50,44 @@ class Winner:
         display: SweepDisplay,
     ) -> None:  # fmt: skip
         self._config, self._base, self._storage = config, base, storage
-        self._trial, self._engine, self._display = trial, engine, display
+        self._trial, self._display = trial, display
         self._runs: dict[int, SweptRun] = {}
         self._ended: dict[int, RunOutcome] = {}
-        self._is_pausing = self._is_told = False
-
-    def ask_to_pause(self) -> None:
-        """Begin nothing more, and let runs under way save and end; a signal handler may call it."""
-        self._is_pausing = True
+        self._queue = SeedQueue(engine, self, storage.place)
+        self.ask_to_pause = self._queue.ask_to_pause
 
     def train(self, seeds: Sequence[int]) -> WinnerResult:
         """Run all seeds, and return their values."""
-        todo = list(seeds)
-        self._engine.open(self)
-        try:
-            while (todo and not self._is_pausing) or self._runs:
-                while todo and not self._is_pausing and len(self._runs) < self._engine.capacity:
-                    self._begin(todo.pop(0))
-                if self._is_pausing and not self._is_told:
-                    self._is_told = True
-                    self._engine.pause()
-                if self._runs:
-                    self._engine.work(_WAIT_SECONDS)
-        finally:
-            self._engine.close()
+        self._queue.run(seeds)
         runs = [self._ended[seed] for seed in seeds if seed in self._ended]
         values = [run.value for run in runs if run.status in WHOLE and run.value is not None]
         level = self._config.metric.confidence
         score = mean_interval(values, confidence=level) if values else None
         return WinnerResult(self._trial.number, runs, score, len(runs) == len(seeds))
 
-    def _begin(self, seed: int) -> None:
+    def task(self, seed: int) -> Task | None:
+        """Return the run of a seed, unless an earlier process has come to its end."""
         metric = self._config.metric.name
         run = SweptRun(self._storage, self._trial.number, seed, metric, folder=BEST)
         if (end := run.take_up()) is not None:
             self._take(run, end)
-            return
+            return None
         self._runs[seed] = run
         config = self._base.config_of(self._trial.point, seed, run.name)
         root = f"{self._storage.place}/{BEST}"
-        self._engine.launch(
-            Task(
-                self._trial.number,
-                seed,
-                config.model_dump(mode="json"),
-                root,
-                run.name,
-                metric,
-                False,
-            )
+        return Task(
+            self._trial.number, seed, config.model_dump(mode="json"), root, run.name, metric, False
         )
 
     def logged(self, task: Task, point: Point) -> None:
-        """Hear of a logged value: every run comes to its end."""
+        """Hear of a logged value, which decides nothing."""
 
     def ended(self, task: Task, end: RunEnd) -> None:
         """Take the outcome of a run."""
         run = self._runs.pop(task.seed)
-        if end.status == "interrupted":
-            self._is_pausing = True
-        elif end.is_fatal:
+        if end.is_fatal:
             raise LudusError(f"the best config with seed {task.seed}: {end.reason}")
-        else:
+        if end.status != "interrupted":
             self._take(run, end)
 
     def _take(self, run: SweptRun, end: RunEnd) -> None:

@@ -214,7 +214,10 @@ def check_negative_controls(
         if part in ("logger", "random", "learning_rate") and not any(lost):
             # Nothing was unwritten, the global generators were not used, no rate was set.
             continue
-        assert differs, f"leaving out '{part}' changes nothing: is it a part at all?"
+        assert differs, (
+            f"leaving out '{part}' changes nothing: give the run a config in which it matters (a judge does"
+            f" if the last model is not the best), name it in inert=['{part}'], or make it no part"
+        )
 
 
 def _differs_without(

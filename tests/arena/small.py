@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {
     "log_every_iterations": 1,
     "keep_every_iterations": 2,
     "evaluate_every_iterations": 2,
-    "evaluation.rollouts": 8,
+    "evaluation.episodes": 8,
 }
 KL = {"kind": "kl_penalty", "target": 0.01, "beta": 1.0, "increment": 2.0, "decrement": 0.5}
 

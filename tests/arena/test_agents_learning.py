@@ -217,7 +217,7 @@ def test_a_type_of_trainer_that_agents_are_not_built_for_is_refused(
 
 @pytest.mark.covers("002-S2")
 def test_policy_and_value_have_a_body_each_where_they_share_none() -> None:
-    trainer = prepared(small_arena(**{"rl.use_shared_body": False}))
+    trainer = prepared(small_arena(**{"rl.shared_body": False}))
     found = {name.split(".")[1] for name in of(trainer, "prover")}
     assert found == {"body", "value_body", "policy_head", "value_head"}
 

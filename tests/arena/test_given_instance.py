@@ -47,7 +47,7 @@ ALONE = {
 MISTAKES: list[tuple[dict[str, Any], dict[str, int], str]] = [
     ({}, {"num_envs": 4}, "was built for 4 rl.rollouts_per_iteration, but the config says 8"),
     ({}, {"num_envs": 16}, "was built for 16 rl.rollouts_per_iteration, but the config says 8"),
-    ({}, {"num_judged": 2}, "was built for 2 evaluation.rollouts, but the config says 8"),
+    ({}, {"num_judged": 2}, "was built for 2 evaluation.episodes, but the config says 8"),
     (
         {"protocol.max_message_rounds": 4},
         {},

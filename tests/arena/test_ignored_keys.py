@@ -25,8 +25,8 @@ MISTAKES: dict[str, tuple[str, dict[str, Any], str]] = {
     ),
     "a body for values that nobody trains": (
         "reinforce",
-        {**TO_GO, "rl.use_shared_body": False},
-        "'rl.use_shared_body' is false, but no value is trained that needs a body; set it to true",
+        {**TO_GO, "rl.shared_body": False},
+        "'rl.shared_body' is false, but no value is trained that needs a body; set it to true",
     ),
     "no way to say how far a value is off": (
         "vanilla_ppo",

@@ -63,6 +63,21 @@ def test_a_supervised_model_can_be_evaluated_only(tmp_path: Path) -> None:
         export_run(run, None)
 
 
+def test_an_ability_with_other_arguments_is_refused_with_those_it_is_called_with(
+    tmp_path: Path,
+) -> None:
+    class Own(ludus.Trainer):
+        def evaluate_weights(self, weights: Any) -> dict[str, float]:  # type: ignore[override]
+            return {}
+
+    with pytest.raises(
+        LudusError,
+        match=r"^Own\.evaluate_weights is called as evaluate_weights\(weights, \*, episodes=None,"
+        r" seed=None\), and cannot be: got an unexpected keyword argument 'episodes'$",
+    ):
+        find_ability(Own(small_config()), Evaluates)
+
+
 def test_what_keeps_no_weights_is_refused_by_every_command(tmp_path: Path) -> None:
     toy: Any = modules_in("contracts/trainers")["toy_game"]
     run = str(toy.make().fit(root=str(tmp_path)).run_dir)

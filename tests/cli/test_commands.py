@@ -74,6 +74,16 @@ def test_new_without_a_kind_lists_the_kinds_and_the_other_files(call: Ludus) -> 
         assert f"\n  {name} " in others
 
 
+def test_who_waits_at_a_terminal_sees_at_once_that_something_is_loaded(
+    call: Ludus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for command in ("train", "resume"):
+        assert "loading" not in call(command, "nowhere.yaml").err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for command in ("train", "resume"):
+        assert call(command, "nowhere.yaml").err.startswith("ludus: loading torch and nowhere.yaml")
+
+
 def test_train_as_json_prints_one_object_and_nothing_else(call: Ludus, config: str) -> None:
     told = call("train", config, "settings.display=plain", "--json")
     result = told.json
@@ -330,6 +340,10 @@ def test_migrate_gives_a_key_its_new_name_in_a_file_of_this_version(
     text = Path(config).read_text()
     old = Path(config).with_name("old.yaml")
     old.write_text(text.replace("engine: ", "compile: false # "))
+    printed = call("migrate", str(old))
+    assert "#" not in printed.out
+    assert f"the comments of {old} are left out; --write keeps the old file" in printed.err
+    assert old.read_text() != printed.out
     told = call("migrate", str(old), "--write")
     assert (
         f"is at version {VERSION} now (added engine; removed compile); the old file, with its"

@@ -50,6 +50,12 @@ def as_version_5(config: Any) -> dict[str, Any]:
             section.update(changed)
     if "host" in data:
         data["evaluation"]["max_steps"] = data["evaluation"].pop("max_turns")
+    if "game" in data:
+        data["evaluation"]["games"] = data["evaluation"].pop("episodes")
+    if "agents" in data and "rl" in data:
+        if "evaluation" in data:
+            data["evaluation"]["rollouts"] = data["evaluation"].pop("episodes")
+        data["rl"]["use_shared_body"] = data["rl"].pop("shared_body")
     return data
 
 

@@ -247,6 +247,29 @@ def test_a_trainer_without_an_example_says_how_to_give_one() -> None:
     with pytest.raises(ConfigError, match=r"has no example file; register it with example="):
         ludus.example("mine")
 
+    @ludus.register_trainer("yours", example="yours.yaml")
+    class Yours:
+        """Its YAML is in another folder."""
+
+    with pytest.raises(
+        ConfigError, match=r"'yours' is missing: /.*/config/yours\.yaml; a relative"
+    ):
+        ludus.example("yours")
+
+
+def test_a_kind_that_no_loaded_plugin_has_is_refused_with_the_places_it_may_have(
+    tmp_path: Path,
+) -> None:
+    write_plugin(tmp_path)
+    sys.path.insert(0, str(tmp_path))
+    ludus.load_plugin("adding_plugin")
+    with pytest.raises(
+        ConfigError, match=r"--plugin adding_plugin has none of that name: .*trainer"
+    ):
+        registry.find("trainer", "zzz")
+    with pytest.raises(ConfigError, match=r"has none of that name: register it in that module, or"):
+        registry.find("model", "zzz")
+
 
 # Kinds of others
 

@@ -106,6 +106,19 @@ def test_a_file_may_hold_several_kinds_in_a_folder_or_in_its_place(
     assert families.listed("riddle") == {"another": "mine.riddles"}
 
 
+def test_a_trainer_stands_in_a_folder_of_trainers_or_in_a_file_of_that_name(
+    make: Make, tmp_path: Path
+) -> None:
+    name = make("mine", "trainers/duel.py", "trainer.py")
+    (tmp_path / "mine/trainer.py").write_text(
+        'import ludus\n\n\n@ludus.register_trainer("solo", example="solo.yaml")\nclass Solo: ...\n'
+    )
+    ludus.declare(name)
+    found = families.listed("trainer")
+    assert (found["duel"], found["solo"]) == ("mine.trainers.duel", "mine.trainer")
+    assert "trainer" not in found
+
+
 def test_a_counter_that_nobody_declared_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(PlanError, match=r"named 'bout'.*ludus\.declare"):
         check_plan(plan(counter="bout"))
@@ -223,6 +236,15 @@ def test_a_command_without_its_function_is_told_in_a_sentence(make: Make, call: 
     assert "mine.commands.odd has no function 'odd'" in call("odd").refusal()
 
 
+def test_a_command_without_its_function_is_left_out_of_the_help(make: Make, call: Ludus) -> None:
+    ludus.declare(make("mine", "commands/odd.py"))
+    shown = call("--help")
+    assert shown.code == 0
+    assert "mine.commands.odd has no function 'odd'" in shown.err
+    assert "verify" in shown.out
+    assert "odd" not in shown.out
+
+
 def test_a_command_that_cannot_be_imported_is_told_in_a_sentence(
     make: Make, call: Ludus, tmp_path: Path
 ) -> None:
@@ -322,7 +344,7 @@ def test_a_file_that_does_not_register_the_kind_it_is_named_after_is_told(
 ) -> None:
     ludus.declare(make("mine", "trainers/zoo.py"))
     file = tmp_path / "mine" / "trainers" / "zoo.py"
-    file.write_text("import ludus\n@ludus.register('trainer', 'ark')\nclass Ark: ...\n")
+    file.write_text("import ludus\nclass Ark: ...\nludus.register('trainer', 'ark')(Ark)\n")
     told = r"mine\.trainers\.zoo should hold the trainer kind 'zoo', but registers 'ark'; a file of"
     with pytest.raises(LudusError, match=told):
         registry.find("trainer", "zoo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,10 @@ def test_a_file_that_holds_a_whole_file_is_migrated_with_it(name: str) -> None:
         ("supervised", "saving_metric", "evaluation.metric", "train/epoch_loss"),
         ("active", "early_stopping.min_delta", "evaluation.min_delta", 0.25),
         ("fused_dqn", "evaluation.max_steps", "evaluation.max_turns", 4),
+        ("fused_dqn", "evaluation.games", "evaluation.episodes", 4),
+        ("fused_ppo", "evaluation.games", "evaluation.episodes", 4),
+        ("vanilla_ppo", "evaluation.rollouts", "evaluation.episodes", 4),
+        ("vanilla_ppo", "rl.use_shared_body", "rl.shared_body", False),
     ],
 )
 def test_a_name_of_version_5_is_accepted_and_told(
@@ -58,7 +63,7 @@ def test_a_name_of_version_5_is_accepted_and_told(
     assert capsys.readouterr().err == f"ludus: '{old}' is called '{new}' now\n"
     path = tmp_path / "own.yaml"
     path.write_text(config.to_yaml())
-    assert read_config(path, [f"{old}={value}"])[new] == value
+    assert read_config(path, [f"{old}={json.dumps(value)}"])[new] == value
 
 
 STOPPING = {"metric": "train/epoch_loss", "mode": None, "patience": 3, "min_delta": 0.5}

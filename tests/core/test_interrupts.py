@@ -14,7 +14,7 @@ import torch
 from ludus.core import Interrupted, Repeat, Run, Stage, Trainer
 from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.engines.compiled import CompiledMethod, compile_method
-from ludus.process.signals import Signals
+from ludus.process.signals import Signals, ended_at_once
 from ludus.testing.differences import ending_of
 from tests.conftest import modules_in
 
@@ -112,6 +112,17 @@ def test_the_handlers_of_the_program_are_put_back_after_a_run(number, tmp_path: 
     before = signal.getsignal(number)
     TOYS["toy_fused"].make().fit(root=str(tmp_path))
     assert signal.getsignal(number) is before
+
+
+def test_a_run_says_once_that_it_compiles_before_it_does() -> None:
+    run, told = Run(), list[str]()
+    run.tell = lambda text, **_: told.append(text)
+    with Signals(run):
+        for _ in range(2):
+            with ended_at_once("the update is compiled"):
+                assert told == ["the update is compiled: some seconds, fewer once it is cached"]
+    with ended_at_once("the network is compiled"):
+        assert len(told) == 1
 
 
 def test_what_a_stage_that_gave_up_has_left_is_saved_as_the_last_checkpoint() -> None:

@@ -13,6 +13,7 @@ from ludus.config.registry import kinds
 from ludus.core import Repeat, Stage
 from ludus.core.errors import LudusError
 from ludus.core.trainer import Trainer
+from tests.conftest import modules_in
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SHIPPED = [kind for kind in kinds("trainer") if (CONFIGS / f"{kind}.yaml").exists()]
@@ -44,3 +45,15 @@ def test_a_mistake_in_a_plan_is_told_as_it_is_once_the_trainer_is_built() -> Non
     trainer.prepare(max_steps=None)
     with pytest.raises(AttributeError, match="'wrok'"):
         trainer.plan()
+
+
+def test_a_length_that_prepare_ignores_is_reported_when_the_run_has_passed_it(
+    tmp_path: Path,
+) -> None:
+    make = modules_in("contracts/trainers")["toy_supervised"].make
+    for steps, is_passed in ((1, True), (10_000, False)):
+        place = Path(str(make().fit(max_steps=steps, root=str(tmp_path), name=str(steps)).run_dir))
+        events = (place / "events.jsonl").read_text()
+        told = re.search("fit was given max_steps=1, and the run made [0-9]+ optimisation", events)
+        assert bool(told) is is_passed
+        assert ("prepare ignores max_steps" in events) is is_passed

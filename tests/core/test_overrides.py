@@ -75,6 +75,11 @@ def test_a_method_that_nobody_calls_is_refused_in_every_family(family: str, name
         ("prepaer", "call it prepare, or give"),
         ("on_train_round_end", "hooks are named after the nodes of the plan: call it after_round$"),
         ("on_fit_start", "call it before_"),
+        (
+            "seed_generators",
+            "was a method of trainers in earlier versions, but .*; override seed in a class derived from"
+            " .*Services, and set `services`",
+        ),
     ],
 )
 def test_what_it_looks_like_and_the_remedy_are_told(name: str, told: str) -> None:

@@ -213,6 +213,36 @@ def fill_disk(root: str, limit: int, is_for_good: bool = False) -> None:
         sys.exit(3)
 
 
-def sweep(folder: str, data: dict[str, Any], at: str | None, count: int, wrong: str) -> None:
+def sweep(
+    folder: str,
+    data: dict[str, Any],
+    at: str | None,
+    count: int,
+    wrong: str,
+    variables: Mapping[str, str] | None = None,
+) -> None:
     """Go on with a sweep until it is killed, or to its end; something of it may be done wrong."""
+    os.environ.update(variables or {})
     importlib.import_module("tests.sweep.victim").live(folder, data, at, count, wrong)
+
+
+def seeds(root: str, data: dict[str, Any], at: str | None, count: int, jobs: int = 1) -> None:
+    """Go on with a group of runs until it is killed, or to its end."""
+    importlib.import_module("tests.sweep.victim").live_with_seeds(root, data, at, count, jobs)
+
+
+def delete(path: str, count: int) -> None:
+    """Delete a run, and be killed before the nth file."""
+    from ludus.cli.run_changes import is_output
+    from ludus.store import deletion
+
+    unlink, seen = deletion._unlink, [0]
+
+    def counted(file: Path) -> None:
+        seen[0] += 1
+        if seen[0] == count:
+            os.kill(os.getpid(), signal.SIGKILL)
+        unlink(file)
+
+    deletion._unlink = counted
+    deletion.delete_run(path, is_output)

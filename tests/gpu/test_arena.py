@@ -45,7 +45,7 @@ def small(kind: str, device: str = "cuda", **changes: Any) -> Any:
             "rl.rollouts_per_iteration": 16,
             "rl.minibatch_size": 24,
             "rl.num_test_iterations": 1,
-            "evaluation.rollouts": 16,
+            "evaluation.episodes": 16,
             "evaluate_every_iterations": 2,
             "log_every_iterations": 1,
             "max_iterations": 4,

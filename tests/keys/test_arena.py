@@ -140,12 +140,10 @@ def test_advantages_look_as_far_ahead_as_lambda_says(kind: str) -> None:
     assert torch.allclose(one_step, gains[:, 0] + rollouts["agents", "value"][:, 1], atol=1e-5)
 
 
-@changes(ARENA_RL, "rl.use_shared_body", shown_by=PPO)
+@changes(ARENA_RL, "rl.shared_body", shown_by=PPO)
 def test_policy_and_value_look_with_one_body_or_with_one_each(kind: str) -> None:
     for is_shared in (True, False):
-        verifier = prepared(tiny(kind, **{"rl.use_shared_body": is_shared})).agents.member(
-            "verifier"
-        )
+        verifier = prepared(tiny(kind, **{"rl.shared_body": is_shared})).agents.member("verifier")
         assert (verifier.value_body is None) == is_shared
 
 
@@ -230,9 +228,9 @@ def test_agents_are_judged_every_so_many_iterations_and_after_the_last(kind: str
         assert found == judged
 
 
-@changes(ARENA_RL, "evaluation.rollouts", shown_by=PPO)
+@changes(ARENA_RL, "evaluation.episodes", shown_by=PPO)
 def test_an_evaluation_has_so_many_episodes(kind: str) -> None:
-    one = run(kind, **{"evaluation.rollouts": 1})
+    one = run(kind, **{"evaluation.episodes": 1})
     assert set(one.curve("eval/verifier/reward_std")) == {0.0}
     assert max(run(kind).curve("eval/verifier/reward_std")) > 0
 

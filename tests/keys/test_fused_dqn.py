@@ -314,9 +314,9 @@ def test_an_evaluation_comes_after_so_many_rounds_and_at_the_end(kind: str) -> N
     assert Ran(small_dqn(evaluate_every_rounds=0)).at(metric) == []
 
 
-@changes(KIND, "evaluation.games", "evaluation.max_turns")
+@changes(KIND, "evaluation.episodes", "evaluation.max_turns")
 def test_an_evaluation_has_so_many_games_of_so_many_steps(kind: str) -> None:
-    trainer = prepared(small_dqn(**{"evaluation.games": 9, "evaluation.max_turns": 2}))
+    trainer = prepared(small_dqn(**{"evaluation.episodes": 9, "evaluation.max_turns": 2}))
     played = trainer.evaluation.play(trainer.players, "random_vs_agent")
     assert len(played.steps) == 9
     assert int(played.steps.max()) == 2

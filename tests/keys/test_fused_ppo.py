@@ -233,9 +233,9 @@ def test_the_network_is_judged_every_so_many_rounds_and_after_the_last(kind: str
         assert found == judged
 
 
-@changes(KIND, "evaluation.games")
+@changes(KIND, "evaluation.episodes")
 def test_an_evaluation_has_so_many_games(kind: str) -> None:
-    one = run(kind, **{"evaluation.games": 1})
+    one = run(kind, **{"evaluation.episodes": 1})
     assert set(one.curve("eval/return_std")) == {0.0}
     assert max(run(kind, **{"game.max_steps": 500}).curve("eval/return_std")) > 0
 

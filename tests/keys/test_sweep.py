@@ -15,7 +15,17 @@ from ludus.sweep.config import given_sweep
 from ludus.sweep.curve import MetricCurve
 from ludus.sweep.pruner import Past
 from tests.keys.table import changes, shown_elsewhere
-from tests.sweep.small import ASHA, LOCAL, SAMPLERS, among, batches, lend_hill, sweep_data, swept
+from tests.sweep.small import (
+    ASHA,
+    LOCAL,
+    RAY,
+    SAMPLERS,
+    among,
+    batches,
+    lend_hill,
+    sweep_data,
+    swept,
+)
 
 SEARCH = "sweep/test_search.py"
 shown_elsewhere(f"{SEARCH}::test_another_seed_of_the_sweep_asks_for_other_points", "sweep", "seed")
@@ -42,6 +52,18 @@ shown_elsewhere(
 shown_elsewhere(
     "sweep/test_workers.py::test_a_worker_may_take_only_so_much_memory",
     "sweep_engine local", "memory_gb",
+)  # fmt: skip
+shown_elsewhere(
+    "sweep/test_ray_faults.py::test_a_run_that_dies_hangs_or_takes_all_memory_has_failed_as_on_the_engine_local",
+    "sweep_engine ray", "hang_seconds", "memory_gb",
+)  # fmt: skip
+shown_elsewhere(
+    "sweep/test_joined_cluster.py::test_a_sweep_joins_and_leaves_the_cluster_and_needs_no_room_for_all_workers",
+    "sweep_engine ray", "address",
+)  # fmt: skip
+shown_elsewhere(
+    "sweep/test_joined_cluster.py::test_a_worker_has_the_gpus_that_it_asks_for",
+    "sweep_engine ray", "gpus_per_worker",
 )  # fmt: skip
 shown_elsewhere(
     "sweep/test_pruners.py::test_asha_lets_the_best_third_go_on_at_each_rung",
@@ -176,7 +198,10 @@ def test_a_pruner_is_found_by_its_kind(kind: str) -> None:
     assert find(*kind.split()).kind == kind.split()[1]
 
 
-@changes("seed_pruner none, seed_pruner wilcoxon, sweep_engine local, sweep_engine inline", "kind")
+@changes(
+    "seed_pruner none, seed_pruner wilcoxon, sweep_engine local, sweep_engine inline, sweep_engine ray",
+    "kind",
+)
 def test_others_are_found_by_their_kind(kind: str) -> None:
     assert find(*kind.split()).kind == kind.split()[1]
 
@@ -262,8 +287,8 @@ def test_a_trial_is_ended_below_the_threshold_and_after_enough_seeds(kind: str) 
     assert (is_ended(0.1, 4), is_ended(0.05, 4), is_ended(0.1, 5)) == (True, False, False)
 
 
-@changes("sweep_engine local", "workers")
+@changes("sweep_engine local, sweep_engine ray", "workers")
 def test_so_many_runs_are_executed_at_once(kind: str) -> None:
-    cls = find("sweep_engine", "local")
-    capacities = [cls(cls.Config(**{**LOCAL, "workers": n})).capacity for n in (1, 3)]
+    cls, section = find(*kind.split()), LOCAL if "local" in kind else RAY
+    capacities = [cls(cls.Config(**{**section, "workers": n})).capacity for n in (1, 3)]
     assert capacities == [1, 3]

@@ -74,7 +74,7 @@ CHANGES = {
         "scenario.train_size=128",
         "scenario.validation_size=32",
         "scenario.test_size=64",
-        "evaluation.rollouts=32",
+        "evaluation.episodes=32",
         "evaluate_every_iterations=4",
         "log_every_iterations=1",
         "pretraining.iterations=2",
@@ -91,7 +91,7 @@ CHANGES = {
         "agent.sync_target_every_rounds=7",
         "keep_every_rounds=150",
         "evaluate_every_rounds=120",
-        "evaluation.games=50",
+        "evaluation.episodes=50",
         "settings.checkpoint.every_opt_steps=40",
     ],
     # Dropout draws while the pool is scored; the weights go on from round to round, with their average.

@@ -77,6 +77,14 @@ def test_the_result_is_that_of_the_evaluator_in_process(make) -> None:
     assert async_evaluator.events == []
 
 
+def test_weights_that_are_no_tensors_are_refused_before_a_worker_starts(make) -> None:
+    async_evaluator = make()
+    with pytest.raises(LudusError, match=r"'host' is a dict; give .* networks as 'host\.weight'"):
+        async_evaluator.launch(COUNTERS, {"host": linear_weights()})
+    assert not async_evaluator.is_pending
+    assert async_evaluator.worker_pid is None
+
+
 def test_a_second_launch_before_the_first_is_collected_is_refused(make) -> None:
     async_evaluator = make()
     async_evaluator.launch(COUNTERS, linear_weights())

@@ -190,7 +190,7 @@ def test_a_run_from_before_buffers_were_saved_goes_on_and_says_what_it_lacks(
         assert not result.exact
         assert len(result.inexact_because) == 1
         assert "before the buffers of networks were saved" in result.inexact_because[0]
-        assert "q, target began anew" in result.inexact_because[0]
+        assert "q, target started from scratch" in result.inexact_because[0]
 
 
 def agent_of(kind: str) -> Any:

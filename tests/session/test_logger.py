@@ -439,3 +439,34 @@ def test_a_state_without_an_axis_is_loaded_and_one_with_another_is_refused() -> 
     assert "axis" not in logger.state_dict()
     with pytest.raises(states.StateError, match="axis"):
         logger.load_state_dict({**state, "axis": "tokens"})
+
+
+def hparams_of(events: Path) -> tuple[dict[str, Any], set[str]]:
+    """Return the hyperparameters and the tags that the HPARAMS tab of TensorBoard reads from its files."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import metadata
+
+    found = EventAccumulator(str(events)).Reload().PluginTagToContent(metadata.PLUGIN_NAME)
+    start = metadata.parse_session_start_info_plugin_data(found[metadata.SESSION_START_INFO_TAG])
+    read = {name: getattr(v, v.WhichOneof("kind")) for name, v in start.hparams.items()}
+    return read, set(found)
+
+
+def test_tensorboard_has_the_config_as_hyperparameters_and_the_best_score(tmp_path: Path) -> None:
+    changes = {"settings.loggers": [{"kind": "tensorboard"}]}
+    train(tmp_path, "run", each_epoch=interrupt_after(1), **changes)
+    events = tmp_path / "run" / "events"
+    hparams, tags = hparams_of(events)
+    assert hparams["model.kind"] == "mlp"
+    assert hparams["learning_rate_schedule.warmup_steps"] == 1.0
+    assert hparams["settings.loggers.0.kind"] == "tensorboard"
+    assert tags == {"_hparams_/session_start_info"}
+    result = train(tmp_path, "run", **changes)
+    train(tmp_path, "run", **changes)
+    _, tags = hparams_of(events)
+    assert tags == {"_hparams_/session_start_info", "_hparams_/session_end_info"}
+    assert result.best is not None
+    shown = read_tensorboard(events).Scalars("best_score")
+    assert [(point.step, point.value) for point in shown] == [
+        (result.counters["opt_steps"], pytest.approx(result.best["score"]))
+    ]

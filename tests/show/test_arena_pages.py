@@ -23,7 +23,7 @@ PRETRAINING = {
 }
 
 
-def test_a_pipe_is_told_each_pass_of_pretraining_and_ten_figures_of_an_iteration(
+def test_a_pipe_is_told_each_pass_of_pretraining_and_the_first_figures_of_an_iteration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = small_arena(pretraining=PRETRAINING, **{"settings.display": "plain"})
@@ -35,8 +35,9 @@ def test_a_pipe_is_told_each_pass_of_pretraining_and_ten_figures_of_an_iteration
     assert later
     for line in later:
         assert "pretraining/" not in line
-        assert len(re.findall(r"(?:train|eval|test)/\S+ ", line)) == 10
-        assert re.search(r"\(\+ \d+ more in metrics\.jsonl\)", line)
+        assert len(line) < 160
+        assert len(re.findall(r"(?:train|eval|test)/\S+ \S+", line)) >= 2
+        assert re.search(r"\(\+ \d+ more\)", line)
     assert "train/loss" in later[0]
     assert "  eval/accuracy " in next(line for line in later if "iteration 2/3" in line)
 

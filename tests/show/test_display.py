@@ -22,7 +22,7 @@ from ludus.core.errors import ConfigError
 from ludus.core.loop import walk
 from ludus.core.plan import Repeat, Stage
 from ludus.core.run import Run
-from ludus.show import panels
+from ludus.show import live as drawing
 from ludus.show.display import KINDS, Display, LiveDisplay, PlainDisplay, make_display
 from ludus.show.panels import Scene
 
@@ -158,8 +158,8 @@ def test_plain_lines_count_the_rounds_that_only_the_loop_knows():
         walk(plan, run, hooks, [display, log], nothing)
         display.show({"test/loss": 1.0}, {"epoch": 3})
     lines = written(console).splitlines()
-    assert [re.findall(r"\d+%", line) for line in lines[1:]] == [
-        ["33%"], ["66%"], ["98%"], ["100%"]
+    assert [re.findall(r"\d+%", line) for line in lines] == [
+        ["33%"], ["66%"], ["98%"], ["100%"], ["100%"]
     ]  # fmt: skip
     assert lines[-1].startswith("finished  epoch 3  test/loss 1")
 
@@ -214,6 +214,27 @@ def test_a_message_is_printed_whole_and_harmless(kind: str):
     assert "owned" not in written(console)
 
 
+@pytest.mark.parametrize("kind", ["rich", "minimal", "plain"])
+@pytest.mark.parametrize("width", [40, 160])
+def test_no_name_and_no_text_can_steer_the_terminal(kind: str, width: int):
+    bad = "\x1b]0;owned\x07a\x1b[2J\x9b2Jb\r\n\u202ec"
+    console = a_console(width)
+    step = Repeat(name=bad, times=9, body=(Stage(name=bad, work=nothing),))
+    plan = Repeat(name="train", times=1, body=(step,))
+    with make_display(kind, {bad: bad}, plan, console=console, scores=[f"eval/{bad}"]) as display:
+        run = a_run(("train", 0, 1), (bad, 2, 9), (bad, 0, None))
+        display(run)
+        display.show({f"eval/{bad}": 1.0, "train/note": bad}, {bad: 3})
+        display.show({f"eval/{bad}": 2.0}, {bad: 4})
+        display.message(bad)
+        display.phase(bad, 1, 2)
+        run.stop_reason, run.is_finished = bad, True
+    seen = written(console)
+    assert "owned" not in seen
+    assert not {"\x07", "\x9b", "\u202e", "\x1b[2J"} & {*seen, seen[-4:]}
+    assert "\x1b[2J" not in seen
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_opening_and_closing_twice_does_no_harm(kind: str):
     display = make_display(kind, ABOUT, a_plan(), console=a_console())
@@ -260,7 +281,7 @@ def test_a_live_display_leaves_a_pipe_for_json_alone(capsys: pytest.CaptureFixtu
 def test_drawing_survives_a_run_that_moves_under_it(
     width: int, height: int, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(panels, "_REDRAWS_PER_SECOND", 1000.0)
+    monkeypatch.setattr(drawing, "_REDRAWS_PER_SECOND", 1000.0)
     console = a_console(width, height)
     failures: list[Any] = []
     monkeypatch.setattr(threading, "excepthook", failures.append)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ludus.show.names import (
-    MANY,
     Parts,
     by_information,
-    informative_first,
     is_evaluation,
+    most_informative,
     taken_apart,
 )
 
@@ -61,8 +60,6 @@ def test_losses_and_scores_of_the_whole_come_first_then_those_of_agents():
     ]
 
 
-def test_a_short_record_keeps_its_order():
-    few = dict.fromkeys([f"train/metric_{n}" for n in range(MANY - 1)] + ["train/loss"], 0.0)
-    assert informative_first(few) == list(few)
-    many: dict[str, object] = {**few, "train/one_more": 0.0, "model": "models/final"}
-    assert informative_first(many)[:2] == ["model", "train/loss"]
+def test_texts_come_before_the_most_informative_metrics():
+    record: dict[str, object] = {"train/lr": 0.1, "train/loss": 0.0, "model": "models/final"}
+    assert most_informative(record) == ["model", "train/loss", "train/lr"]

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ludus.show.panels import Memory, Scene, draw_line, draw_panels
+from ludus.show.memory import Memory
+from ludus.show.panels import Scene, draw_line, draw_panels
 from ludus.show.progress import OpenLoop, Place
 from ludus.show.wording import ShownScore, better, clean, duration, number, pace, shorten
 
@@ -93,6 +94,65 @@ def test_a_large_terminal_shows_every_panel_and_every_fact():
     assert "env_steps" not in picture
 
 
+def test_a_very_wide_terminal_has_three_panels_side_by_side_and_no_line_of_more_than_160():
+    lines = drawn(a_scene(), 250)
+    assert max(map(len, lines)) == 160
+    assert any(
+        "validation/loss_0" in line and "train/metric_0" in line and "run " in line
+        for line in lines
+    )
+    assert any("memory" in line for line in lines)
+
+
+def test_a_panel_is_as_wide_as_its_names_need():
+    scene = Scene(
+        about={},
+        place=Place(),
+        metrics={"train/loss": 0.5},
+        scores={"validation/epoch_accuracy_of_all": ShownScore(0.123456, 0.5, 0.987654)},
+    )
+    (line,) = [line for line in drawn(scene, 80) if "accuracy" in line]
+    assert "validation/epoch_accuracy_of_all  0.1235 best 0.9877" in line
+    assert "train/loss" in line
+
+
+@pytest.mark.parametrize("width", [40, 80, 160])
+def test_a_run_that_was_stopped_says_all_of_why_and_its_bar_is_not_full(width: int):
+    why = "early stopping: validation/epoch_loss has not improved for 10 evaluations"
+    scene = Scene(about={}, place=Place((), f"stopped: {why}", 0.5, 9.0, 0.0, is_over=True))
+    lines = drawn(scene, width)
+    assert " ".join(word for line in lines for word in line.strip("│ ").split()).count(why) == 1
+    assert "Progress: stopped ─" in lines[0]
+    (bar,) = [line for line in lines if "overall" in line]
+    assert 0 < bar.count("━") <= bar.count("─")
+    assert "50%" in bar
+
+
+def test_counters_lose_their_speeds_and_then_the_last_of_them_but_no_digit():
+    counters = {"env_steps": 123_456_789, "opt_steps": 12_345_678, "epoch": 1_234}
+    scene = Scene(about={}, place=Place(), counters=counters, speeds={"env_steps": 99_999.0})
+    found = [
+        next(line for line in drawn(scene, width) if "env_steps" in line) for width in (100, 70, 50)
+    ]
+    assert "env_steps 123,456,789 (99,999/s)  opt_steps 12,345,678  epoch 1,234 ─" in found[0]
+    assert "env_steps 123,456,789  opt_steps 12,345,678  epoch 1,234 ─" in found[1]
+    assert "env_steps 123,456,789  opt_steps 12,345,678 ─" in found[2]
+
+
+def test_one_line_has_the_score_with_its_course():
+    scores = {"eval/return_mean": ShownScore(3.0), "eval/return_std": ShownScore(0.5)}
+    scene = Scene(
+        about={},
+        place=Place(fraction=0.12, left=41.0),
+        metrics={"train/loss": 0.5},
+        scores=scores,
+        courses={"eval/return_mean": [1.0, 2.0, 3.0]},
+        speeds={"opt_steps": 250.0},
+    )
+    (line,) = drawn(scene, 120, draw=draw_line)
+    assert "12% 0:41 left  eval/return_mean 3  ▁▅█  250 opt_steps/s  train/loss 0.5" in line
+
+
 def test_a_loop_without_an_end_shows_its_count_alone():
     line = next(line for line in drawn(a_scene()) if "step " in line and "opt" not in line)
     assert " 17 " in line
@@ -148,6 +208,7 @@ def test_gpu_memory_is_read_only_when_a_gpu_is_in_use(monkeypatch: pytest.Monkey
     assert Memory().read()["gpu memory"] == "3.0 GB, peak 3.0 GB"
 
 
-def test_the_display_does_not_import_torch():
-    code = "import sys, ludus.show.display; sys.exit('torch' in sys.modules)"
+def test_the_display_imports_neither_torch_nor_the_charts_of_a_report():
+    heavy = "{'torch', 'ludus.show.plot'}"
+    code = f"import sys, ludus.show.display; sys.exit(bool({heavy} & sys.modules.keys()))"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -118,11 +118,40 @@ def test_the_time_left_of_a_resumed_run_is_measured_from_where_it_took_up():
     assert place.elapsed == 20.0
 
 
-def test_a_run_that_ended_is_all_done_and_says_how_it_ended():
-    run = a_run()
-    run.is_finished, run.stop_reason = True, "patience ran out"
-    place = Odometer(a_plan()).read(run)
-    assert (place.fraction, place.doing) == (1.0, "stopped: patience ran out")
+def test_a_run_that_ended_is_all_done_and_one_that_was_stopped_is_as_far_as_it_came():
+    run, odometer = a_run(*MIDWAY), Odometer(a_plan())
+    run.stop_reason = "patience ran out"
+    odometer.read(run)
+    run.cursor, run.is_finished = [], True
+    place = odometer.read(run)
+    assert (place.fraction, place.doing) == (
+        pytest.approx((2 + 17 / 23) / 30),
+        "stopped: patience ran out",
+    )
+    run.stop_reason = None
+    place = odometer.read(run)
+    assert (place.fraction, place.doing, place.is_over) == (1.0, "finished", True)
+
+
+def test_a_stage_that_runs_after_the_stop_is_no_progress():
+    seen = []
+
+    def update(run: Run) -> None:
+        if run.round("epoch") == 4:
+            run.stop("the target is reached")
+
+    def measure(run: Run) -> None:
+        seen.append(display._place().fraction)
+
+    epoch = Repeat(name="epoch", times=9, body=(Stage(name="update", work=update),))
+    test = Stage(name="test", work=measure, always=True)
+    plan = Repeat(name="train", times=1, body=(epoch, test))
+    run, display = Run(), make_display("none", {}, plan)
+    walk(plan, run, {}, [display], nothing)
+    # Five of nine epochs, and the test is the tenth stage of the run.
+    place = display._place()
+    assert [*seen, place.fraction] == pytest.approx([5 / 10, 5 / 10])
+    assert (place.left, place.is_over) == (0.0, True)
 
 
 def test_a_run_in_its_last_hooks_is_as_far_as_its_loops_came():
@@ -145,10 +174,14 @@ def test_a_run_in_its_last_hooks_is_as_far_as_its_loops_came():
 
 
 @pytest.mark.parametrize(
-    ("how", "doing"),
-    [(None, ""), ("stop", "stopped: the target is reached"), ("leave", "")],
+    ("how", "fraction", "doing"),
+    [
+        (None, 1.0, "finished"),
+        ("stop", None, "stopped: the target is reached"),
+        ("leave", 1.0, "finished"),
+    ],
 )
-def test_the_last_frame_of_a_run_says_that_all_is_done_however_it_ended(how: Any, doing: str):
+def test_the_last_frame_of_a_run_says_how_it_ended(how: Any, fraction: float | None, doing: str):
     """By its own length, by a target or by patience, with a stage left after the loop or without."""
 
     def ends(run: Run) -> None:
@@ -166,7 +199,7 @@ def test_the_last_frame_of_a_run_says_that_all_is_done_however_it_ended(how: Any
             "after_train": (lambda at=(odometer, run, places): at[2].append(at[0].read(at[1])),)
         }
         walk(plan, run, last, [], nothing)
-        assert [place.fraction for place in places] == [None, 1.0]
+        assert [place.fraction for place in places] == [None, fraction]
         assert places[-1].doing == doing
 
 

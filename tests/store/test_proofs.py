@@ -33,12 +33,14 @@ def run_with(key: str | None, root: Path) -> Path:
 def test_a_proof_is_found_again_for_the_same_config_and_machine_and_no_other(
     tmp_path: Path,
 ) -> None:
-    key = proofs.key_of("a" * 64, FACTS, by_script=False)
+    key = proofs.subject_of("a" * 64, FACTS, by_script=False).key
     assert not proofs.is_proved(key)
     assert proofs.record(run_with(key, tmp_path), num_kills=3)
-    assert proofs.is_proved(proofs.key_of("a" * 64, FACTS, by_script=False))
-    assert not proofs.is_proved(proofs.key_of("b" * 64, FACTS, by_script=False))
-    assert not proofs.is_proved(proofs.key_of("a" * 64, {**FACTS, "threads": "2"}, by_script=False))
+    assert proofs.is_proved(proofs.subject_of("a" * 64, FACTS, by_script=False).key)
+    assert not proofs.is_proved(proofs.subject_of("b" * 64, FACTS, by_script=False).key)
+    assert not proofs.is_proved(
+        proofs.subject_of("a" * 64, {**FACTS, "threads": "2"}, by_script=False).key
+    )
     proofs.forget(tmp_path / "run")
     assert not proofs.is_proved(key)
 
@@ -53,11 +55,11 @@ def test_a_script_is_the_same_with_the_same_text_arguments_and_modules_beside_it
     monkeypatch.setattr(sys, "argv", [str(script), "--small"])
 
     def key() -> str | None:
-        return proofs.key_of("a" * 64, FACTS, by_script=True)
+        return proofs.subject_of("a" * 64, FACTS, by_script=True).key
 
     alone = key()
     assert alone == key()
-    assert alone != proofs.key_of("a" * 64, FACTS, by_script=False)
+    assert alone != proofs.subject_of("a" * 64, FACTS, by_script=False).key
     __import__("witness_net")
     try:
         with_module = key()
@@ -124,11 +126,11 @@ def test_what_starts_a_script_is_no_part_of_it(
     main = types.ModuleType("__main__")
     main.__file__ = str(script)
     monkeypatch.setitem(sys.modules, "__main__", main)
-    by_python = proofs.key_of("a" * 64, FACTS, by_script=True)
+    by_python = proofs.subject_of("a" * 64, FACTS, by_script=True).key
     main.__file__ = script_victim.__file__
-    assert proofs.key_of("a" * 64, FACTS, by_script=True) == by_python
+    assert proofs.subject_of("a" * 64, FACTS, by_script=True).key == by_python
     main.__file__ = sysconfig.__file__
-    assert proofs.key_of("a" * 64, FACTS, by_script=True) == by_python
+    assert proofs.subject_of("a" * 64, FACTS, by_script=True).key == by_python
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["-c"], ["/nowhere/train.py"]], ids=str)
@@ -136,7 +138,7 @@ def test_without_a_script_that_can_be_found_again_nothing_is_proved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", argv)
-    key = proofs.key_of("a" * 64, FACTS, by_script=True)
+    key = proofs.subject_of("a" * 64, FACTS, by_script=True).key
     assert key is None
     assert not proofs.record(run_with(key, tmp_path), num_kills=3)
     assert not proofs.is_proved(key)
@@ -144,7 +146,7 @@ def test_without_a_script_that_can_be_found_again_nothing_is_proved(
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"proof_key": "other"}'], ids=str)
 def test_a_damaged_proof_is_none(tmp_path: Path, damage: bytes) -> None:
-    key = proofs.key_of("a" * 64, FACTS, by_script=False)
+    key = proofs.subject_of("a" * 64, FACTS, by_script=False).key
     proofs.record(run_with(key, tmp_path), num_kills=3)
     (cache_folder() / "proved" / f"{key}.json").write_bytes(damage)
     assert not proofs.is_proved(key)
@@ -155,6 +157,6 @@ def test_a_cache_that_cannot_be_written_costs_the_proof_alone(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LUDUS_CACHE", str(tmp_path / "file"))
-    key = proofs.key_of("a" * 64, FACTS, by_script=False)
+    key = proofs.subject_of("a" * 64, FACTS, by_script=False).key
     assert not proofs.record(run_with(key, tmp_path), num_kills=3)
     assert not proofs.is_proved(key)

@@ -19,8 +19,8 @@ import fsspec
 import pytest
 
 import ludus
-from ludus.cli.listing import summary
 from ludus.cli.exporting import export_run
+from ludus.cli.listing import summary
 from ludus.cli.tasks import play_run
 from ludus.core.errors import ConfigError, RunError, RunTaken, StorageError
 from ludus.show.report.page import write_report

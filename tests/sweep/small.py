@@ -24,6 +24,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 ASHA = {"kind": "asha", "counter": "opt_steps", "first_rung": 2, "reduction": 2}
 WILCOXON = {"kind": "wilcoxon", "p_threshold": 0.3, "min_seeds": 2}
 LOCAL: dict[str, Any] = {"kind": "local", "workers": 2, "hang_seconds": None, "memory_gb": None}
+RAY: dict[str, Any] = {**LOCAL, "kind": "ray", "address": None, "gpus_per_worker": 0.0}
 INLINE: dict[str, Any] = {"kind": "inline"}
 
 

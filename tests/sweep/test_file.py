@@ -13,6 +13,7 @@ import ludus
 from ludus.config.registry import example_path
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.sweep import Sweeper
+from ludus.sweep.config import given_sweep
 from tests.sweep.small import (
     SAMPLERS,
     among,
@@ -143,9 +144,11 @@ def test_a_section_may_be_chosen_and_a_key_of_it_varied_for_some_of_its_values(
     assert best.slope.grade == result.best.point.get("slope.grade", 0.0)  # type: ignore[union-attr]
 
 
-def test_the_space_that_the_page_shows_is_one(tmp_path: Path) -> None:
+def test_the_space_and_the_engine_that_the_page_shows_are_right(tmp_path: Path) -> None:
     text = (Path(__file__).parents[2] / "docs" / "sweep.md").read_text()
-    (shown,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    shown, engine = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    found = given_sweep(sweep_data(tmp_path, **yaml.safe_load(engine)))
+    assert found.engine.model_dump()["kind"] == "ray"
     data = sweep_data(tmp_path, base="supervised", **yaml.safe_load(shown))
     data["metric"] = {**data["metric"], "name": "validation/epoch_loss"}
     plan = Sweeper(data).plan()

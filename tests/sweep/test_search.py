@@ -252,3 +252,10 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     again = Sweeper(data).train_best([2, 3, 4], root=root, show_on="none")
     assert again.score == found.score
     assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_the_runs_of_a_sweep_are_a_group_of_its_name(tmp_path: Path) -> None:
+    swept(tmp_path, budget__max_trials=2)
+    notes = [json.loads(p.read_text()) for p in tmp_path.glob("sweeps/climb/runs/*/run.json")]
+    assert [note["group"] for note in notes] == ["climb"] * len(notes)
+    assert len(notes) >= 2

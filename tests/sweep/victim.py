@@ -1,4 +1,4 @@
-"""A sweep in a process that kills itself at the nth time that it comes to a place."""
+"""A sweep, or a group of runs, in a process that kills itself at the nth time that it comes to a place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from typing import Any
 from ludus.config import registry
 from ludus.store.journal import Journal
 from ludus.sweep import MetricCurve, Sweeper, run, study, swept_run
+from ludus.sweep.seed_group import train_seeds
 from tests.sweep.hill import HillTrainer
+from tests.sweep.judged import JUDGED
+from tests.sweep.judged_hill import JudgedTrainer
 from tests.sweep.small import HILL
 
 PLACES: dict[str, tuple[type[Any], str]] = {
@@ -33,6 +36,16 @@ def live(folder: str, data: dict[str, Any], at: str | None, count: int, wrong: s
         setattr(owner, name, _dying(getattr(owner, name), count, place=at))
     _BREAKS[wrong]()
     Sweeper(data).sweep(root=Path(folder) / "sweeps", show_on="none")
+
+
+def live_with_seeds(root: str, data: dict[str, Any], at: str | None, count: int, jobs: int) -> None:
+    """Train a group of runs until the nth visit of a place, or to its end."""
+    registry.load_plugin(JUDGED)
+    registry._REGISTERED["trainer"]["judged-hill"] = JudgedTrainer
+    if at is not None:
+        owner, name = PLACES[at]
+        setattr(owner, name, _dying(getattr(owner, name), count, place=at))
+    train_seeds(data, "0-2", root=root, jobs=jobs, show_on="none")
 
 
 def _dying(method: Callable[..., Any], count: int, *, place: str) -> Callable[..., Any]:

@@ -96,8 +96,8 @@ class Learned(LossNetwork):
             return None
         terms = self.objective(to_tensordict(named(self.names, columns), 1))
         losses = [terms[name] for name in self.losses]
-        told = torch.stack([terms[name].detach() for name in self.terms])
-        return torch.stack(losses).sum(), told
+        metrics = torch.stack([terms[name].detach() for name in self.terms])
+        return torch.stack(losses).sum(), metrics
 
 
 class GradientUpdate(Update):
@@ -183,12 +183,12 @@ class ArenaUpdate(GradientUpdate):
             return net(*columns)
 
         # The ratio compares with the policy that acted, so the network is in the same mode here.
-        loss, norm, told = self.learner.step(loss_fn, learning_rate, in_train_mode=False)
+        loss, norm, metrics = self.learner.step(loss_fn, learning_rate, in_train_mode=False)
         if (learned := self.learned).has_statistics:
             seen = [columns[place] for place in learned.seen_places]
             with self._frozen_as_they_are():
                 self.learner.update_statistics(*seen, norm=norm)
-        return self._counted(loss, norm, told)
+        return self._counted(loss, norm, metrics)
 
 
 def groups_of(network: nn.Module, agent: str, rates: Mapping[str, float]) -> list[Group]:

@@ -48,7 +48,7 @@ class RoleAbilities:
         """Return the scores of every pair with saved networks, on held-out games that no selection used."""
         with swapped_weights(self.seating, weights):
             played = self._played(stream=HELD_OUT, games=episodes, seed=seed)
-        games = self.config.evaluation.games if episodes is None else episodes
+        games = self.config.evaluation.episodes if episodes is None else episodes
         return {**metrics_of(self.game, played, self.config.trained), "eval/games": float(games)}
 
     def narrate(self, weights: Mapping[str, Any], index: int) -> Iterable[str]:

@@ -94,7 +94,7 @@ class RoleEvaluationConfig(EvaluationConfig):
     of the game is the host's win; in other games by the mean return of the role.
     """
 
-    games: Positive
+    episodes: Positive
     """The number of games of each pair of players; the same starts at every evaluation."""
     max_turns: Positive
     """Stop a game after this many turns, each a move of every role; it counts as unfinished."""

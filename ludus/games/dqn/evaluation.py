@@ -95,14 +95,14 @@ class PairEvaluation:
         self, stream: str, *, games: int | None = None, seed: int | None = None
     ) -> tuple[State, torch.Generator]:
         """Return the initial states of an evaluation, and the generator to continue with."""
-        games = self.config.evaluation.games if games is None else games
+        games = self.config.evaluation.episodes if games is None else games
         own = self.config.seed if seed is None else seed
         draws = torch.Generator(self.device).manual_seed(derive(own, stream))
         state = self.game.reset(games, draws)
         if bool(self.game.over(state).all()):
             raise ConfigError(
                 f"all {games} games of an evaluation have ended before they begin; raise"
-                f" evaluation.games, or {self.game.starts_remedy}"
+                f" evaluation.episodes, or {self.game.starts_remedy}"
             )
         return state, draws
 

@@ -329,7 +329,7 @@ class RoleTrainer(Trainer):
         """Return the metrics of an evaluation: the score of each role, those of every pair, and the actions
         played.
 
-        Unless given, the number of games and max_steps are the config's `evaluation.games` and `.max_turns`.
+        Unless given, the number of games and max_steps are `evaluation.episodes` and `.max_turns`.
         """
         return self._abilities.metrics(
             games=num_samples, max_steps=max_steps, is_interrupted=lambda: self.run.interrupted
@@ -340,7 +340,7 @@ class RoleTrainer(Trainer):
     ) -> dict[str, float]:
         """Return rho, games that the host won for each step played, of the five pairs.
 
-        Unless given, the number of games and max_steps are the config's `evaluation.games` and `.max_turns`.
+        Unless given, the number of games and max_steps are `evaluation.episodes` and `.max_turns`.
         Raises ConfigError for a game whose end is not always the host's win; `evaluate` works for every game.
         """
         return self._abilities.rho(

@@ -72,7 +72,7 @@ class PastPlayersConfig(StrictConfig):
 class GameEvaluationConfig(EvaluationConfig):
     """How the network is evaluated, and what follows from it."""
 
-    games: Positive
+    episodes: Positive
     """The number of games of an evaluation, none of them used in training; the same starts every time. With
     two roles, each is played in half of them.
     """
@@ -207,7 +207,7 @@ class FusedPpoConfig(CountedConfig):
                     f"'evaluation.{key}' is {rate:g}, but {name} has an opponent, so it is of a win rate:"
                     " a number from 0 to 1"
                 )
-        yield from uneven_games("evaluation.games", self.evaluation.games, game)
+        yield from uneven_games("evaluation.episodes", self.evaluation.episodes, game)
         if self.past_players is not None:
             yield from self.past_players.problems_of(self.num_games, len(game.roles))
         if self.rollout_steps < 2:

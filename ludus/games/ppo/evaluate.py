@@ -105,7 +105,7 @@ class GameEvaluation:
         name: str = "evaluation",
     ) -> dict[str, float]:
         """Return the metrics of a player over games that are derived from the seed and this name."""
-        games = self.config.games if games is None else games
+        games = self.config.episodes if games is None else games
         roles = self.game.roles
         for problem in uneven_games("episodes", games, self.game):
             raise LudusError(problem)

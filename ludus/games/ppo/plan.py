@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ludus.core import Repeat, Stage
 from ludus.core.errors import HookError
-from ludus.core.intervals import Work
+from ludus.core.intervals import Work, passes
 from ludus.core.plan import counted, hook_names, walk_nodes
 from ludus.games.ppo.config import FusedPpoConfig
 
@@ -36,18 +36,13 @@ def make_plan(
             body=(Stage(name="iterate", work=iterate, note=note), *then),
         )
     else:
-        minibatch = Repeat(
-            name="minibatch",
-            times=config.num_minibatches,
-            body=(Stage(name="train_step", work=train_step),),
-        )
         loop = Repeat(
             name="round",
             times=config.max_rounds,
             body=(
                 Stage(name="collect", work=collect),
                 Stage(name="estimate", work=estimate),
-                Repeat(name="epoch", times=config.num_epochs, body=(minibatch,)),
+                passes(config.num_epochs, config.num_minibatches, train_step),
                 *then,
             ),
         )

@@ -29,10 +29,10 @@ def write_policy(path: Path, note: Mapping[str, Any], arrays: Mapping[str, Array
     weights = save({name: np.array(array, np.float32, order="C") for name, array in arrays.items()})
     whole = {"format": FORMAT, **note, "sha256": hashlib.sha256(weights).hexdigest()}
     files = {_WEIGHTS: weights, _NOTE: json.dumps(whole, indent=2, allow_nan=False).encode()}
-    write_directory(path, files, _is_policy, what="a policy")
+    write_directory(path, files, is_policy, what="a policy")
 
 
-def _is_policy(path: Path) -> bool:
+def is_policy(path: Path) -> bool:
     """Return whether a directory holds a complete, unchanged policy and nothing else."""
     names = [name for name in os.listdir(path) if not is_temporary(name, _FILES)]
     if sorted(names) != sorted(_FILES):

@@ -45,7 +45,7 @@ def write_program(program: Program, path: Path, format_: Format) -> None:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    """Keep what the exporters log and print from the terminal; their errors are told in a sentence."""
+    """Keep what the exporters log and print from the terminal; their errors become a sentence."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -154,6 +154,15 @@ def _is_onnx(path: Path) -> bool:
 
 
 _IS_OURS: Mapping[Format, Callable[[Path], bool]] = {"torch": _is_torch, "onnx": _is_onnx}
+
+
+def is_program(path: Path) -> bool:
+    """Return whether this is a file that `export` wrote, by its suffix and its content."""
+    return any(
+        path.suffix == SUFFIXES[name] and is_ours(path) for name, is_ours in _IS_OURS.items()
+    )
+
+
 _WHAT: Mapping[Format, str] = {"torch": "a torch program", "onnx": "an ONNX file"}
 _WRITE: Mapping[Format, Callable[[Program, ExportedProgram], bytes]] = {
     "torch": _as_torch,

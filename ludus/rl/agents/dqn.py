@@ -20,7 +20,7 @@ from ludus.nn.actor_critic import head
 from ludus.nn.learner import Learner
 from ludus.nn.target import Target
 from ludus.rl.acting import ExportedPolicy, ValueActing, acting_net, discrete_actions
-from ludus.rl.agent import Action, Agent
+from ludus.rl.agent import Agent
 from ludus.rl.config import RLConfig
 from ludus.rl.networks._body import features_of, make_body
 from ludus.rl.off_policy import OffPolicyConfig, ValueConfig, example_batch
@@ -80,14 +80,6 @@ class Dqn(Agent):
     def learned(self) -> Mapping[str, Learner | Target]:
         """Return the network and its target."""
         return {"q": self.learner, "target": self.target}
-
-    def to_env(self, actions: Action) -> Action:
-        """Return the actions in the env's numbering."""
-        return self.acting.to_env(actions)
-
-    def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return the current epsilon or temperature."""
-        return {"rollout/exploration_rate": self.acting.rate(num_env_steps)}
 
     def exported_policy(self) -> ExportedPolicy:
         """Return the Q-network, whose argmax is the action."""

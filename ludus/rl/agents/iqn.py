@@ -112,14 +112,6 @@ class Iqn(Agent):
         """Return the network and its target."""
         return {"q": self.learner, "target": self.target}
 
-    def to_env(self, actions: Action) -> Action:
-        """Return the actions in the env's numbering."""
-        return self.acting.to_env(actions)
-
-    def info(self, num_env_steps: int) -> dict[str, float]:
-        """Return the current epsilon or temperature."""
-        return {"rollout/exploration_rate": self.acting.rate(num_env_steps)}
-
     def values(self, obs_ND: Action) -> Action:
         """Return the Q-value of each action: the mean of its return distribution."""
         network = self._network

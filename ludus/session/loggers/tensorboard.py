@@ -1,4 +1,7 @@
-"""Write TensorBoard events to a file that a resume truncates, so that no step is shown twice."""
+"""Write TensorBoard events to a file that a resume truncates, so that no step is shown twice.
+
+The config and the best score are in it as hyperparameters and metric of the HPARAMS tab.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ import torch
 
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
+from ludus.core.errors import LudusError
 from ludus.session.record import Record
+from ludus.session.remote.logged_run import config_of, logged_end
 from ludus.store.storage import Growing, Storage
 
 if TYPE_CHECKING:
@@ -34,12 +39,23 @@ class TensorBoard:
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
 
+        self._storage = storage
         self._event: Any = Event
         self._summary: Any = Summary
         self._file = storage.append(_FILE)
         self._records = RecordWriter(_Sink(self._file))
         if self._file.offset == 0:
             self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
+            if storage.exists("config.yaml"):
+                self._write_config()
+
+    def _write_config(self) -> None:
+        from torch.utils.tensorboard import summary as make
+
+        config = {_unicode(key): value for key, value in config_of(self._storage).items()}
+        hparams = {k: _unicode(v) if isinstance(v, str) else v for k, v in config.items()}
+        _, start, _ = make.hparams(hparams, {})
+        self._write(self._event(wall_time=time.time(), summary=start))
 
     def write(self, record: Record) -> None:
         """Append one event with the whole record."""
@@ -65,7 +81,28 @@ class TensorBoard:
         self._records.flush()
 
     def close(self) -> None:
-        """Do nothing: the storage closes its files itself."""
+        """Write how the run ended and its best score; a resume that goes on removes both."""
+        try:
+            self._storage.check_owned()
+            if self._storage.exists("config.yaml"):
+                self._write_end()
+        except LudusError:
+            # Another process has the run now, and writes its end.
+            return
+
+    def _write_end(self) -> None:
+        from torch.utils.tensorboard import summary as make
+
+        end = logged_end(self._storage)
+        if end.status not in ("finished", "stopped"):
+            return
+        now, (_, _, over) = time.time(), make.hparams({}, {})
+        self._write(self._event(wall_time=now, summary=over))
+        if end.score is not None:
+            best = self._summary(
+                value=[self._summary.Value(tag="best_score", simple_value=end.score)]
+            )
+            self._write(self._event(wall_time=now, step=end.step, summary=best))
 
 
 def _unicode(text: str) -> str:

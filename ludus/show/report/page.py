@@ -43,7 +43,7 @@ def write_report(run_dirs: Sequence[str | Path], out: Path | None = None) -> Pat
         out = (first if len(places) == 1 else above) / "report.html"
     page = _page(runs)
     # A record may hold a lone surrogate, which cannot be encoded.
-    write_file(out, page.encode("utf-8", errors="replace"), _is_report, what="a report")
+    write_file(out, page.encode("utf-8", errors="replace"), is_report, what="a report")
     return out
 
 
@@ -53,7 +53,7 @@ def _is_bare(path: str | Path) -> bool:
     return not storage.exists("run.json") and is_marked(storage)
 
 
-def _is_report(path: Path) -> bool:
+def is_report(path: Path) -> bool:
     return head_of(path, 15) == b"<!DOCTYPE html>" and _FOOTER.encode() in tail_of(path, 200)
 
 

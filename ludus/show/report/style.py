@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 COLOURS = ("#2a78d6", "#e2622d", "#159a6b", "#c98500", "#d6568a", "#4a3aa7", "#d03b3b", "#52712b")
 _DARK = ("#4c97ee", "#ee7a48", "#27b884", "#e0a32a", "#e878a4", "#9a90f0", "#ee7373", "#9bbd6b")
 
@@ -129,3 +131,35 @@ footer{margin-top:48px;color:var(--soft);font-size:13px}
 @media print{body{background:none}.card,figure,.panel{break-inside:avoid}}
 """
 )
+
+_RULE = re.compile(r"([^{}@]+)\{([^{}]*)\}")
+_OF_CHARTS = r"svg |\.(grid|axis|line|faint|dot|mark|moment|range|best|bar|band|c\d+|d\d+)\b"
+_AROUND_CHARTS = r"svg$|figure|figcaption|\.(charts|legend|none)\b"
+_VARIABLE = re.compile(r"var\((--[a-z0-9]+)\)")
+
+
+def chart_style(scope: str, *, is_image: bool = False) -> str:
+    """Return the rules of the charts, for elements inside this selector alone, in the light colours.
+
+    Programs that show images know no variables, so the colours stand in their places.
+    """
+    light = STYLE[: STYLE.index("@media")]
+    wanted = re.compile(_OF_CHARTS if is_image else f"{_OF_CHARTS}|{_AROUND_CHARTS}")
+    colours = dict(re.findall(r"(--[a-z0-9]+):([^;}]+)", light))
+    rules = []
+    for selectors, declared in _RULE.findall(
+        STYLE[STYLE.index("}}") + 2 : STYLE.index("@media (max")]
+    ):
+        named = [one.strip() for one in selectors.split(",")]
+        scoped = [f"{scope} {one}" for one in named if wanted.match(one)]
+        if scoped:
+            plain = _VARIABLE.sub(lambda found: colours[found[1]], declared)
+            rules.append(f"{','.join(scoped)}{{{plain.strip()}}}")
+    family = "font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,Arial,sans-serif"
+    rules.insert(0, f"{scope}{{color:{colours['--ink']};{family}}}")
+    if is_image:
+        rules.append(f"{scope}>text{{fill:{colours['--soft']};font-size:13px}}")
+        rules.append(f"{scope}>.title{{fill:{colours['--ink']};font-weight:600;font-size:14px}}")
+    else:
+        rules.append(f"{scope} figure{{max-width:720px}}")
+    return "\n".join(rules)

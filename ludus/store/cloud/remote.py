@@ -180,6 +180,10 @@ class RemoteStorage(GrowingLogs):
             found.append(name)
         return sorted(found, key=lambda one: (one.rpartition("/")[2] in _SEALS, one))
 
+    def files(self) -> list[str]:
+        """Return the name of every object."""
+        return self._connection.below("")
+
     def sweep(self) -> None:
         for folder in _SEALED:
             found: dict[str, set[str]] = {}

@@ -30,7 +30,7 @@ class InlineEngine:
         self._task: Task | None = None
         self._is_pausing = False
 
-    def open(self, listener: RunListener) -> None:
+    def open(self, listener: RunListener, directory: str) -> None:
         self._listener = listener
 
     def launch(self, task: Task) -> None:

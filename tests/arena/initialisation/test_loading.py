@@ -78,7 +78,7 @@ def test_another_model_of_the_earlier_run_gives_other_weights(alone: str, tmp_pa
 def test_both_bodies_of_an_agent_begin_with_the_one_that_is_loaded(
     alone: str, tmp_path: Path
 ) -> None:
-    config = loads(alone).replace(**{"rl.use_shared_body": False})
+    config = loads(alone).replace(**{"rl.shared_body": False})
     result = ludus.build_trainer(config).fit(root=str(tmp_path))
     body = inside(model_of(alone), "members.prover.body.")
     after = model_of(str(result.run_dir))

@@ -93,7 +93,7 @@ def test_what_a_shared_body_keeps_beside_its_weights_is_the_owner_s_too(
 def test_the_body_of_values_that_an_agent_has_for_itself_is_loaded_beside_a_shared_one(
     alone: str, tmp_path: Path
 ) -> None:
-    found, _ = sharing(None, alone, tmp_path, **{"rl.use_shared_body": False})
+    found, _ = sharing(None, alone, tmp_path, **{"rl.shared_body": False})
     loaded = inside(model_of(alone), "members.prover.body.")
     assert are_equal(inside(found, "members.prover.value_body."), loaded)
     assert not are_equal(inside(found, "members.verifier.body."), loaded)

@@ -74,7 +74,7 @@ def test_an_agent_that_is_not_named_is_not_pretrained(tmp_path: Path) -> None:
 
 
 def test_the_body_of_the_value_is_pretrained_too(tmp_path: Path) -> None:
-    config = pretrained(agents=FROZEN, **{"rl.use_shared_body": False})
+    config = pretrained(agents=FROZEN, **{"rl.shared_body": False})
     met = bodies(config, tmp_path, "met")
     assert are_equal(inside(met, "body."), inside(met, "value_body."))
 

@@ -119,7 +119,7 @@ SMALL: dict[str, Any] = {
     "log_every_iterations": 1,
     "keep_every_iterations": 2,
     "evaluate_every_iterations": 2,
-    "evaluation.rollouts": 2,
+    "evaluation.episodes": 2,
 }
 
 

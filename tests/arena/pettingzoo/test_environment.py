@@ -144,7 +144,7 @@ def test_an_agent_with_fewer_actions_never_takes_one_that_it_has_not() -> None:
 
 
 def test_to_judge_each_env_plays_one_episode_and_then_all_is_over() -> None:
-    trainer = prepared(small_counting(**{"evaluation.rollouts": 3}))
+    trainer = prepared(small_counting(**{"evaluation.episodes": 3}))
     judged = trainer.scenario_instance.validation_environment
     source = generator(0, "test")
     rollouts = roll_out(

@@ -125,7 +125,7 @@ def test_statistics_are_kept_with_the_weights_and_without_the_key_there_are_none
 
 
 def test_a_value_body_of_its_own_has_statistics_of_its_own() -> None:
-    agents = prepared(small_counting(counting(), **{"rl.use_shared_body": False})).agents
+    agents = prepared(small_counting(counting(), **{"rl.shared_body": False})).agents
     one = agents.member("one")
     assert one.value_body.observed.observed_count == one.body.observed.observed_count == 16.0
 

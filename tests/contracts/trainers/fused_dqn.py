@@ -37,7 +37,7 @@ class Growing:
 def make() -> ludus.Trainer:
     falling = {"kind": "linear", "warmup_steps": 0, "final": 0.0, "total_steps": None}
     changes: dict[str, object] = {"max_rounds": 3, "evaluate_every_rounds": 2}
-    changes |= {"engine": "eager", "keep_every_rounds": 3, "evaluation.games": 6}
+    changes |= {"engine": "eager", "keep_every_rounds": 3, "evaluation.episodes": 6}
     changes |= {"host.learning_rate_schedule": falling, "agent.exploration.schedule": falling}
     changes |= {f"{role}.sync_target_every_rounds": 2 for role in ("host", "agent")}
     return DQNTrainer(small_dqn(layerwise_logging=True, **changes), reward_func=Growing())

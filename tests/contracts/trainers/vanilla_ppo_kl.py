@@ -22,7 +22,7 @@ def make() -> ludus.Trainer:
         "evaluate_every_iterations": 1,
         "max_iterations": 2,
         "ppo.loss": {**KL, "target": 1e-6},
-        "rl.use_shared_body": False,
+        "rl.shared_body": False,
         "agents": agents,
     }
     return ludus.build_trainer(small_arena(**changed))

@@ -42,7 +42,7 @@ SMALL: dict[str, Any] = {
     "log_every_rounds": 2,
     "keep_every_rounds": 4,
     "evaluate_every_rounds": 4,
-    "evaluation.games": 12,
+    "evaluation.episodes": 12,
     "evaluation.max_turns": 6,
 }
 

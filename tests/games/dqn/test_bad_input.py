@@ -64,7 +64,7 @@ def told(call: Ludus, *words: str, **changed: Any) -> str:
         ),
         (["agent=null", "opponent={kind: randm}"], "no player kind is named 'randm'. Did you mean"),
         (["host.rollout_size=0"], "'host.rollout_size' must be greater than or equal to 1"),
-        (["evaluation.games=0"], "'evaluation.games' must be greater than or equal to 1"),
+        (["evaluation.episodes=0"], "'evaluation.episodes' must be greater than or equal to 1"),
         (["game.dimension=1"], "'game.dimension' must be greater than or equal to 2 (found 1)"),
         (["game.max_num_points=1"], "'game.max_num_points' must be greater than or equal to 2"),
         (["host.net_arch=[b]"], "'net_arch.0' is b, batch norm of the layer before it"),
@@ -83,7 +83,7 @@ def test_a_start_where_every_game_has_ended_is_told_before_a_run_is_begun(call: 
     few = {"game.max_num_points": 2, "game.dimension": 2, "game.max_value": 1}
     sentences = []
     for seed in range(4):
-        config = small_dqn(seed=seed, name=f"run{seed}", **few, **{"evaluation.games": 1})
+        config = small_dqn(seed=seed, name=f"run{seed}", **few, **{"evaluation.episodes": 1})
         Path("run.yaml").write_text(config.to_yaml())
         found = call("train", "run.yaml", "max_rounds=1", "log_every_rounds=0")
         if found.code:

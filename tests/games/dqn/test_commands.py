@@ -61,7 +61,7 @@ def starts_of(work: Callable[[], object], trainer: Any) -> set[tuple[float, ...]
 
 
 def test_an_evaluation_afterwards_is_over_other_games_than_those_that_chose_or_trained() -> None:
-    many = {"evaluation.games": 50, "game.max_num_points": 12, "game.max_value": 20}
+    many = {"evaluation.episodes": 50, "game.max_num_points": 12, "game.max_value": 20}
     trainer = prepared(small_dqn(**many))
     weights = trainer.weights()
     choosing = starts_of(lambda: trainer._evaluate(trainer.run), trainer)
@@ -81,7 +81,7 @@ def test_an_odd_number_of_games_is_played_in_full(run: str, call: Ludus, episode
     words = "eval", run, "--model", "last", "--episodes", str(episodes), "--seed", "1"
     told = call(*words, "--json").json["metrics"]
     assert told["eval/games"] == episodes
-    trainer = prepared(small_dqn(**{"evaluation.games": 7}))
+    trainer = prepared(small_dqn(**{"evaluation.episodes": 7}))
     assert len(starts_of(lambda: trainer._evaluate(trainer.run), trainer)) == 7
     assert int(trainer.count_actions("host", num_samples=3).sum()) >= 1
 

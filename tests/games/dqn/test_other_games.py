@@ -220,7 +220,7 @@ class Loser:
 
 
 def nim_scores(agent: Any) -> dict[str, float]:
-    config = small_dqn(game=NIM, **{"evaluation.games": 300, "evaluation.max_turns": 30})
+    config = small_dqn(game=NIM, **{"evaluation.episodes": 300, "evaluation.max_turns": 30})
     game = make_game(config.game)
     played = PairEvaluation(config, game, torch.device("cpu")).play_all(
         {"host": Winner(), "agent": agent}

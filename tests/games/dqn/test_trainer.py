@@ -371,7 +371,7 @@ def test_what_cannot_be_trained_is_refused_before_work_begins(
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"evaluation.games": 1}, "all 1 games of an evaluation have ended before they begin"),
+        ({"evaluation.episodes": 1}, "all 1 games of an evaluation have ended before they begin"),
         (
             {"evaluate_every_rounds": 0, "host.initial_rollout_size": 1},
             "all 1 first games of the host had ended before they began; raise host.initial",

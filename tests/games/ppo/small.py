@@ -26,13 +26,13 @@ SMALL: dict[str, Any] = {
     "log_every_rounds": 1,
     "keep_every_rounds": 4,
     "evaluate_every_rounds": 2,
-    "evaluation.games": 4,
+    "evaluation.episodes": 4,
     "evaluation.target": None,
 }
 SELF_PLAY: dict[str, Any] = {
     "game": {"kind": "tic_tac_toe"},
     "evaluation.opponent": {"kind": "random"},
-    "evaluation.games": 8,
+    "evaluation.episodes": 8,
     "minibatches": 2,
 }
 

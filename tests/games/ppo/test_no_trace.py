@@ -126,7 +126,7 @@ class Grudging:
 
 def test_what_an_opponent_remembers_does_not_pass_from_one_evaluation_to_the_next() -> None:
     trainer: Any = ludus.build_trainer(
-        small_self_play(**{"evaluation.opponent": {"kind": "grudging"}, "evaluation.games": 40})
+        small_self_play(**{"evaluation.opponent": {"kind": "grudging"}, "evaluation.episodes": 40})
     )
     trainer.fit(runtime=InMemoryRuntime)
     assert trainer.evaluate() == trainer.evaluate()

@@ -24,7 +24,7 @@ def test_games_that_were_cut_off_are_no_draws() -> None:
     rates = ("win_rate", "draw_rate", "loss_rate", "cut_off_rate")
     cut = prepared(small_self_play(**{"evaluation.max_turns": 2})).evaluate()
     assert [cut[f"eval/{rate}"] for rate in rates] == [0, 0, 0, 1]
-    config = small_self_play(**{"evaluation.max_turns": 9, "evaluation.games": 200})
+    config = small_self_play(**{"evaluation.max_turns": 9, "evaluation.episodes": 200})
     whole = prepared(config).evaluate()
     assert whole["eval/cut_off_rate"] == 0
     assert whole["eval/draw_rate"] > 0
@@ -33,7 +33,7 @@ def test_games_that_were_cut_off_are_no_draws() -> None:
 
 
 def test_each_role_is_judged_in_games_with_draws_of_their_own() -> None:
-    trainer = prepared(small_self_play(**{"evaluation.games": 40}))
+    trainer = prepared(small_self_play(**{"evaluation.episodes": 40}))
     begun = []
     of_name = trainer.evaluation.generator
 

@@ -95,7 +95,7 @@ def test_a_run_whose_games_are_all_over_at_their_start_is_refused() -> None:
 
 
 def test_an_evaluation_is_of_the_games_that_begin() -> None:
-    trainer = with_game(Heap(largest=1), small_ppo(**{"evaluation.games": 400}))
+    trainer = with_game(Heap(largest=1), small_ppo(**{"evaluation.episodes": 400}))
     # A heap of one has one move, a heap of none is no game.
     found = trainer.evaluate()
     assert found["eval/return_mean"] == found["eval/length_mean"] == 1.0
@@ -106,9 +106,9 @@ def test_an_evaluation_is_of_the_games_that_begin() -> None:
 
 def test_a_number_of_games_that_the_roles_cannot_share_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"'evaluation.games' is 7, of which each of the 2.*use 8"
+        ConfigError, match=r"'evaluation.episodes' is 7, of which each of the 2.*use 8"
     ):
-        small_self_play(**{"evaluation.games": 7})
+        small_self_play(**{"evaluation.episodes": 7})
     trainer: Any = ludus.build_trainer(small_self_play())
     trainer.prepare(max_steps=None)
     with pytest.raises(LudusError, match=r"'episodes' is 7, of which each of the 2 roles.*use 8"):

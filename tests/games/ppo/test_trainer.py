@@ -183,7 +183,7 @@ def test_an_evaluation_changes_nothing_in_training() -> None:
 
 
 def test_an_evaluation_begins_the_same_way_each_time_and_held_out_games_are_others() -> None:
-    trainer = trained(small_ppo(**{"game.max_steps": 500, "evaluation.games": 40}))
+    trainer = trained(small_ppo(**{"game.max_steps": 500, "evaluation.episodes": 40}))
     assert trainer.evaluate() == trainer.evaluate()
     kept = trainer.evaluate_weights(trainer.weights())
     assert kept["eval/return_mean"] != trainer.evaluate()["eval/return_mean"]
@@ -192,7 +192,7 @@ def test_an_evaluation_begins_the_same_way_each_time_and_held_out_games_are_othe
 
 
 def test_both_seats_are_played_in_half_of_the_games_each() -> None:
-    trainer = trained(small_self_play(**{"evaluation.games": 200}))
+    trainer = trained(small_self_play(**{"evaluation.episodes": 200}))
     metrics = trainer.evaluate()
     seats = [metrics[f"eval/{role}_win_rate"] for role in ("first", "second")]
     assert metrics["eval/win_rate"] == pytest.approx(sum(seats) / 2)
@@ -205,7 +205,7 @@ def test_self_play_learns_to_beat_the_random_player() -> None:
         seed=2, max_rounds=40, num_games=64, rollout_steps=8, minibatches=4, widths=[32, 32], fused=True,
         keep_every_rounds=0, log_every_rounds=0, gamma=1.0, gae_lambda=0.7, entropy_coef=0.02,
         normalise_advantage=False,
-        **{"evaluation.games": 400, "evaluate_every_rounds": 40, "optimizer.learning_rate": 0.005},
+        **{"evaluation.episodes": 400, "evaluate_every_rounds": 40, "optimizer.learning_rate": 0.005},
     )  # fmt: skip
     untrained: Any = ludus.build_trainer(config)
     untrained.prepare(max_steps=None)

@@ -1,0 +1,130 @@
+"""Facts about a run that a service shows, as its directory has them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.config import strict_yaml
+from ludus.core.counters import SHARED
+from ludus.core.errors import LudusError
+from ludus.session.record import Record
+from ludus.store import note
+from ludus.store.bests import FIRST
+from ludus.store.directory import last_ending
+from ludus.store.storage import Storage
+from ludus.store.strict_json import parse_json
+
+_TAGS = "tags.json"
+Leaf = bool | int | float | str
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """Name, group, tags and config of a run, and the id under which services know it.
+
+    The id is that of run.json: it is made once, when the run begins, and a resume finds it there.
+    """
+
+    run_id: str
+    name: str
+    kind: str
+    group: str | None
+    tags: tuple[str, ...]
+    config: Mapping[str, Leaf]
+    """Every key of the config by its path, as in learning_rate_schedule.kind."""
+    counter_names: tuple[str, ...]
+
+
+def logged_run(storage: Storage, *, asked_by: str) -> LoggedRun:
+    """Return the facts about the run in this directory."""
+    if not storage.exists("run.json"):
+        raise LudusError(
+            f"the logger '{asked_by}' needs the directory of a run, and {storage.place} is none"
+        )
+    about = note.read_note(storage)
+    group, own = about.get("group"), about.get("counters")
+    return LoggedRun(
+        run_id=str(about["run_id"]),
+        name=storage.name,
+        kind=str(about["kind"]),
+        group=group if isinstance(group, str) and group else None,
+        tags=_tags(storage),
+        config=config_of(storage),
+        counter_names=(*SHARED, *_texts(own)),
+    )
+
+
+def _tags(storage: Storage) -> tuple[str, ...]:
+    """Return the tags that people gave the run; a damaged file has none."""
+    if not storage.exists(_TAGS):
+        return ()
+    with contextlib.suppress(LudusError):
+        found = parse_json(storage.read(_TAGS, limit=1 << 16), source=_TAGS)
+        return _texts(found.get("tags") if isinstance(found, dict) else None)
+    return ()
+
+
+def config_of(storage: Storage) -> dict[str, Leaf]:
+    """Return the config of the run, flattened."""
+    source = f"{storage.place}/config.yaml"
+    return flattened(strict_yaml.parse(storage.read("config.yaml"), source=source))
+
+
+def flattened(data: object, path: str = "") -> dict[str, Leaf]:
+    """Return the leaves of nested mappings and lists by their dotted paths; null is the text 'null'."""
+    if isinstance(data, Mapping) and data:
+        parts = [(str(key), value) for key, value in data.items()]
+    elif isinstance(data, list) and any(isinstance(value, Mapping | list) for value in data):
+        parts = [(str(index), value) for index, value in enumerate(data)]
+    else:
+        return {path: data if isinstance(data, Leaf) else _as_text(data)}
+    found: dict[str, Leaf] = {}
+    for name, value in parts:
+        found |= flattened(value, f"{path}.{name}" if path else name)
+    return found
+
+
+def _as_text(data: object) -> str:
+    if isinstance(data, list):
+        return f"[{', '.join('null' if value is None else str(value) for value in data)}]"
+    return "null" if data is None else str(data)
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    found = value if isinstance(value, list) else []
+    return tuple(text for text in found if isinstance(text, str))
+
+
+@dataclass(frozen=True)
+class LoggedEnd:
+    """How a run ended: the event in events.jsonl, and its best model."""
+
+    status: str
+    """finished, stopped, interrupted, pruned or failed."""
+    score: float | None
+    metric: str | None
+    model: str | None
+    """Folder of the best model, if it is there."""
+    digest: str | None
+    """Hash of its weights."""
+    step: int
+    """The x value of the last record."""
+
+
+def logged_end(storage: Storage) -> LoggedEnd:
+    """Return how the run in this directory ended."""
+    ending: Mapping[str, Any] = last_ending(storage) or {"event": "failed"}
+    best = ending.get("best") or {}
+    weights = f"{FIRST}/weights.safetensors"
+    is_kept = bool(best) and storage.exists(weights)
+    return LoggedEnd(
+        status=ending["event"],
+        score=best.get("score"),
+        metric=best.get("metric"),
+        model=FIRST if is_kept else None,
+        digest=storage.sha256(weights) if is_kept else None,
+        step=Record(ending.get("counters", {}), {}).step,
+    )
