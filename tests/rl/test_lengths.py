@@ -96,7 +96,7 @@ def test_what_a_short_fit_never_comes_to_is_told_and_resolved(tmp_path: Path, ki
     resolved: Any = read_config(f"{result.run_dir}/config.yaml")
     if kind == "dqn":
         expected = [
-            "'steps.evaluate_every_opt_steps' is 0 rather than 1000",
+            "'steps.evaluate_every_opt_steps' is 0 rather than 500",
             "'steps.log_every_opt_steps' is 0 rather than 500",
         ]
         assert (resolved.steps.evaluate_every_opt_steps, resolved.steps.log_every_opt_steps) == (
@@ -205,11 +205,11 @@ def test_a_length_in_env_steps_is_told_as_the_number_of_optimisation_steps(
     assert "Here 'steps.max_opt_steps' decides that" in str(refused.value)
 
 
-_STEPS = "steps.evaluate_every_opt_steps (was 1000), steps.log_every_opt_steps (was 500)"
+_STEPS = "steps.evaluate_every_opt_steps (was {}), steps.log_every_opt_steps (was 500)"
 _STEPS += ", evaluation.target (was 475.0)"
 SHORT = {
-    "dqn": ("steps.max_opt_steps=400", _STEPS),
-    "iqn": ("steps.max_opt_steps=400", _STEPS),
+    "dqn": ("steps.max_opt_steps=400", _STEPS.format(500)),
+    "iqn": ("steps.max_opt_steps=400", _STEPS.format(1000)),
     "sac": ("steps.max_opt_steps=300", "steps.evaluate_every_opt_steps (was 1000)"),
     "ppo": ("max_env_steps=500",
         "evaluate_every_epochs (was 8), evaluation.target (was 475.0)"),
