@@ -200,7 +200,7 @@ def test_a_length_in_env_steps_is_told_as_the_number_of_optimisation_steps(
     given: str, told: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        change(ludus.example("dqn").model_dump(), [given], source="my.yaml")
+        change(ludus.example("iqn").model_dump(), [given], source="my.yaml")
     assert str(refused.value).endswith(told)
     assert "Here 'steps.max_opt_steps' decides that" in str(refused.value)
 
@@ -250,11 +250,9 @@ def test_an_interval_longer_than_the_run_is_refused_where_it_was_given_so(tmp_pa
     with pytest.raises(ConfigError, match=said):
         read_config(path, both)
     path.write_text(
-        path.read_text().replace(
-            "evaluate_every_opt_steps: 1000", "evaluate_every_opt_steps: 30000"
-        )
+        path.read_text().replace("evaluate_every_opt_steps: 500", "evaluate_every_opt_steps: 40000")
     )
-    with pytest.raises(ConfigError, match=r"my\.yaml: 'steps.evaluate_every_opt_steps' is 30000"):
+    with pytest.raises(ConfigError, match=r"my\.yaml: 'steps.evaluate_every_opt_steps' is 40000"):
         read_config(path, ["seed=3"])
 
 
