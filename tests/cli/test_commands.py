@@ -183,7 +183,7 @@ def test_explain_tells_the_other_kinds_that_a_section_may_be_of(call: Ludus, con
     )
     assert ", sgd" in meanings["optimizer.kind"]
     assert meanings["settings.loggers.0.kind"].endswith(
-        " Other kinds: console, jsonl, tensorboard."
+        " Other kinds: console, jsonl, mlflow, tensorboard, wandb."
     )
 
 
