@@ -29,7 +29,9 @@ def judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def judged_config(**changed: Any) -> Any:
     """Return the config of a judged climb."""
     own = {"kind": "judged-hill", "name": "climb", "sour_seed": None, "sour_mood": "well"}
-    return typed({**hill_data(), **own, **changed}, source="the climb")
+    data = hill_data()
+    data["settings"]["threads"] = None
+    return typed({**data, **own, **changed}, source="the climb")
 
 
 def judged_file(**changed: Any) -> str:

@@ -229,7 +229,7 @@ def test_killed_again_and_again_it_ends_with_the_bytes_of_single_runs(
 def test_workers_end_with_the_process_that_is_killed_and_another_goes_on(
     warm: WarmProcess, tmp_path: Path
 ) -> None:
-    config = judged_config(max_steps=100, settings=single_threaded())
+    config = judged_config(max_steps=50, settings=single_threaded())
     job: dict[str, Any] = {"root": str(tmp_path / "runs"), "data": config.model_dump(mode="json")}
     pid = warm.start("seeds", **job, at=None, count=0, jobs=2)
     log = tmp_path / "runs/climb-seed1/metrics.jsonl"
