@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ludus.session.logger import Backend
+from ludus.session.backend import Backend
 from ludus.session.record import Record
 from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
