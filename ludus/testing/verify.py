@@ -13,11 +13,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from ludus.config.base import read_config
+from ludus.config.base import TrainerConfig, read_config
+from ludus.config.registry import find
 from ludus.core.errors import LudusError
 from ludus.core.exactness import Exact
 from ludus.session.build import build_trainer
@@ -52,7 +54,7 @@ def verify_config(
 ) -> bool:
     """Print what is done and found; return whether the config passed."""
     console = Console(highlight=False)
-    checked = read_config(config, [*overrides, "settings.display=none"], tell=tell)
+    checked = _logged_here(read_config(config, [*overrides, "settings.display=none"], tell=tell))
     with tempfile.TemporaryDirectory(prefix="ludus-verify-") as folder:
         root = Path(folder)
         # A copy, so that editing the file meanwhile does not matter.
@@ -68,6 +70,14 @@ def verify_config(
             verdict = campaign.verdict()
     verdict.show(console)
     return verdict.word is Exact.PROVED
+
+
+def _logged_here(config: TrainerConfig) -> TrainerConfig:
+    """Return the config without loggers that send the runs elsewhere, where nobody wants trial runs."""
+    sections: Sequence[Any] = config.settings.loggers
+    kept = [one for one in sections if not hasattr(find("logger", one.kind), "check")]
+    changed: TrainerConfig = config.replace(**{"settings.loggers": kept})
+    return changed
 
 
 def verify_script(

@@ -1,4 +1,4 @@
-"""Keys of the arena that tests of its own folders show."""
+"""Keys of the arena and of loggers that tests of their own folders show."""
 
 from __future__ import annotations
 
@@ -196,3 +196,22 @@ shown_elsewhere(
     "kind",
     "learning_rate",
 )
+
+_loggers = "session/loggers/"
+_is_shown = "test_a_run_is_shown_with_its_name_group_tags_config_metrics_files_and_best_model"
+shown_elsewhere(
+    f"{_loggers}test_mlflow.py::{_is_shown}", "logger mlflow",
+    "kind", "tracking_uri", "experiment", "tags", "best_model",
+)  # fmt: skip
+shown_elsewhere(
+    f"{_loggers}test_mlflow.py::test_an_end_does_not_wait_for_a_server_that_accepts_and_is_silent",
+    "logger mlflow", "wait_seconds",
+)  # fmt: skip
+shown_elsewhere(
+    f"{_loggers}test_wandb.py::{_is_shown}", "logger wandb",
+    "kind", "project", "entity", "tags", "best_model",
+)  # fmt: skip
+shown_elsewhere(
+    f"{_loggers}test_wandb.py::test_without_a_network_an_online_run_goes_on_offline_and_says_so_once",
+    "logger wandb", "mode", "wait_seconds",
+)  # fmt: skip

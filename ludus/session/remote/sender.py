@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from ludus.core.errors import LudusError
+from ludus.session.backend import Event
 from ludus.session.record import Record
 from ludus.session.remote.log_line import LogLine
 from ludus.session.remote.logged_run import LoggedEnd, logged_end
@@ -55,12 +56,6 @@ class Service(Protocol):
         """Return what the user should know, a sentence each, and forget it."""
 
 
-class Tell(Protocol):
-    """Writes an event to events.jsonl and displays its reason."""
-
-    def __call__(self, event: str, **details: object) -> None: ...
-
-
 class Sender:
     """Sends every line of metrics.jsonl to a service, those of earlier processes included.
 
@@ -83,11 +78,11 @@ class Sender:
         """Set once the first attempt to connect has succeeded or failed."""
         self._is_waited_for = True
         self._refusal: LudusError | None = None
-        self._tell: Tell | None = None
+        self._tell: Event | None = None
         name = f"ludus-log-{service.label.partition(' ')[0]}"
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
-    def start(self, tell: Tell) -> None:
+    def start(self, tell: Event) -> None:
         """Connect; raise LudusError if the service refuses this run."""
         self._tell = tell
         self._thread.start()

@@ -160,6 +160,7 @@ def test_a_run_that_was_killed_is_one_curve_under_one_id(
     shown = Shown(server, "killed")
     assert shown.id == first.id
     assert len(lines) == num_saved > 2
+    assert shown.files("best_model") == []
     check_whole(shown, tmp_path / "run")
     numbers = [value for _, value in shown.points("ludus.lines")]
     assert numbers == list(range(1, len(numbers) + 1))
@@ -296,3 +297,11 @@ def test_without_an_address_or_the_library_a_run_does_not_begin(
     ):
         train(tmp_path, "run", **logging_to("http://127.0.0.1:1", "e"))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_trial_runs_of_verify_are_sent_nowhere() -> None:
+    from ludus.testing.verify import _logged_here
+
+    sections = [section("http://127.0.0.1:1", "e"), {"kind": "csv"}]
+    checked = _logged_here(small_config(**{"settings.loggers": sections}))
+    assert [one.kind for one in checked.settings.loggers] == ["csv"]
