@@ -14,6 +14,7 @@ _OWN = (
     r"checkpoints/[0-9]{10}/(state\.json|tensors\.safetensors|manifest\.json)",
     r"segments(-copy)?/([0-9a-f]{64}\.safetensors|new)",
     r"models/[^/]+/(weights\.safetensors|model\.json)",
+    r"wandb/.+",
 )
 # What was being written, deleted or set aside when a process was killed.
 _UNFINISHED = re.compile(r"\.(tmp|trash|aside)-[0-9a-zA-Z_]+(?=/|$)")
@@ -31,6 +32,8 @@ def is_own_folder(name: str) -> bool:
     plain = _UNFINISHED.sub("", name)
     top, _, rest = plain.partition("/")
     declared = {pattern.partition("/")[0] for pattern in families.run_files() if "/" in pattern}
+    if top == "wandb":
+        return True
     if top in ("checkpoints", "models"):
         return rest == "" or "/" not in rest
     return not rest and top in {"events", "journals", "segments", "segments-copy", *declared}

@@ -14,10 +14,10 @@ from ludus.session.record import Record
 from ludus.store import note
 from ludus.store.bests import FIRST
 from ludus.store.directory import last_ending
+from ludus.store.groups import group_of
 from ludus.store.storage import Storage
-from ludus.store.strict_json import parse_json
+from ludus.store.tags import read_tags
 
-_TAGS = "tags.json"
 Leaf = bool | int | float | str
 
 
@@ -45,12 +45,12 @@ def logged_run(storage: Storage, *, asked_by: str) -> LoggedRun:
             f"the logger '{asked_by}' needs the directory of a run, and {storage.place} is none"
         )
     about = note.read_note(storage)
-    group, own = about.get("group"), about.get("counters")
+    own = about.get("counters")
     return LoggedRun(
         run_id=str(about["run_id"]),
         name=storage.name,
         kind=str(about["kind"]),
-        group=group if isinstance(group, str) and group else None,
+        group=group_of(about),
         tags=_tags(storage),
         config=config_of(storage),
         counter_names=(*SHARED, *_texts(own)),
@@ -59,11 +59,8 @@ def logged_run(storage: Storage, *, asked_by: str) -> LoggedRun:
 
 def _tags(storage: Storage) -> tuple[str, ...]:
     """Return the tags that people gave the run; a damaged file has none."""
-    if not storage.exists(_TAGS):
-        return ()
     with contextlib.suppress(LudusError):
-        found = parse_json(storage.read(_TAGS, limit=1 << 16), source=_TAGS)
-        return _texts(found.get("tags") if isinstance(found, dict) else None)
+        return tuple(read_tags(storage))
     return ()
 
 
