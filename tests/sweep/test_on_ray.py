@@ -114,10 +114,8 @@ def test_without_ray_a_sentence_says_what_to_install(
 @pytest.mark.parametrize(
     ("address", "told"),
     [
-        (
-            "auto",
-            "'address' is 'auto'; write it as host:port or ray://host:port, or set it to null",
-        ),
+        ("auto", "'address' is 'auto'; begin the sweep on a machine of the cluster and write host"),
+        ("ray://there:10001", "is 'ray://there:10001'; begin the sweep on a machine of"),
         ("127.0.0.1:1", "is 127.0.0.1:1, and this cannot be joined: Connection refused"),
     ],
 )

@@ -55,7 +55,7 @@ def _serves_this_machine_alone(address: str) -> bool:
 
     Ray would look for it at the outer address of this machine, and wait for minutes where nobody listens.
     """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
+    host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS) as reached:
         if not reached.getpeername()[0].startswith(("127.", "::1")):
             return False

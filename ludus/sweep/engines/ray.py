@@ -16,7 +16,7 @@ from ludus.sweep.cluster.connection import RayCluster, RemoteWorker
 from ludus.sweep.engine import MakeTrainer, RunListener
 from ludus.sweep.pool import Connection, PoolConfig, Worker, WorkerPool
 
-_ADDRESS = re.compile(r"(ray://)?[^\s/]+:[0-9]{1,5}")
+_ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
 _PLACE_SECONDS = 300.0
 
 
@@ -30,8 +30,7 @@ class RayEngine(WorkerPool):
         kind: Literal["ray"]
         """Actors of Ray."""
         address: str | None
-        """The cluster to join, as host:port or ray://host:port; null: one of its own on this machine, which
-        ends with the sweep."""
+        """The cluster to join, as host:port; null: one of its own on this machine, ending with the sweep."""
         gpus_per_worker: Annotated[float, Field(ge=0)]
         """GPUs that Ray reserves for each worker; a fraction shares one."""
 
@@ -39,8 +38,8 @@ class RayEngine(WorkerPool):
             """Yield a sentence if the address is none."""
             if self.address is not None and not _ADDRESS.fullmatch(self.address):
                 yield (
-                    f"'address' is {self.address!r}; write it as host:port or ray://host:port, or set it"
-                    " to null"
+                    f"'address' is {self.address!r}; begin the sweep on a machine of the cluster and write"
+                    " host:port, or set it to null"
                 )
 
     def __init__(self, config: Config, *, make_trainer: MakeTrainer | None = None) -> None:
