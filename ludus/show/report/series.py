@@ -13,11 +13,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
+from ludus.show.report.sampling import sampled, spread
 from ludus.store.storage import Storage
 
 LONG = 8 << 20
 """A log of more bytes than this is thinned."""
 _NUM_STRETCHES = 1000
+_NUM_SAMPLED_STRETCHES = 250
 _FEWEST_BYTES = 1 << 14
 NOT_SCALARS = frozenset({"text", "histogram", "image"})
 _NUMBERS = {int, float}
@@ -191,13 +193,33 @@ def number(value: object) -> float | None:
         return math.inf if isinstance(value, int) and value > 0 else -math.inf
 
 
-def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Record]]:
+def sampled_stretches(
+    storage: Storage, name: str, notes: list[str], *, every: int, count: int | None
+) -> Iterator[list[Record]]:
+    """Yield objects of a long .jsonl file in chunks, about one of `every`, or `count` at even distances."""
+    num_bad = 0
+    with storage.local(name) as path:
+        per_block = math.ceil(_NUM_SAMPLED_STRETCHES / max(1, storage.size(name) >> 20))
+        for lines in sampled(path, every) if count is None else spread(path, count):
+            some = math.ceil(len(lines) / per_block) if count is None else len(lines)
+            for begin in range(0, len(lines), max(1, some)):
+                part = lines[begin : begin + some]
+                records = _parsed(part)
+                num_bad += len(part) - len(records)
+                yield records
+    _note_damaged(name, num_bad, notes)
+
+
+def stretches(
+    storage: Storage, name: str, notes: list[str], *, is_long: bool | None = None
+) -> Iterator[list[Record]]:
     """Yield the objects of a .jsonl file in chunks; skip a torn last line, note any other bad one."""
     if not storage.exists(name):
         notes.append(f"{name} is missing.")
         return
     size = storage.size(name)
-    most = max(size // _NUM_STRETCHES, _FEWEST_BYTES) if size > LONG else _FEWEST_BYTES
+    is_long = size > LONG if is_long is None else is_long
+    most = max(size // _NUM_STRETCHES, _FEWEST_BYTES) if is_long else _FEWEST_BYTES
     num_bad, num_bytes, lines = 0, 0, list[bytes]()
     for line in storage.lines(name):
         if line.strip():
@@ -213,6 +235,10 @@ def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Re
     yield records
     if size == 0:
         notes.append(f"{name} is empty.")
+    _note_damaged(name, num_bad, notes)
+
+
+def _note_damaged(name: str, num_bad: int, notes: list[str]) -> None:
     if num_bad:
         notes.append(f"{name} has {num_bad} damaged line{'s' * (num_bad > 1)}, left out here.")
 
