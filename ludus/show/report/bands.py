@@ -4,37 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ludus.judge.confidence import bootstrap_interval, mean_of
+from ludus.show.report.band import CONFIDENCE, Band
 from ludus.show.report.files import CLOCKS, ReportedRun
 from ludus.show.report.scales import LARGEST
 from ludus.show.report.series import Counters, Series
 
 Values = NDArray[np.float64]
 
-CONFIDENCE = 0.95
 _NUM_RESAMPLES = 1_000
-
-
-class Band(StrEnum):
-    """The band around the mean of several runs."""
-
-    STDERR = "stderr"
-    BOOTSTRAP = "bootstrap"
-    MINMAX = "minmax"
-    NONE = "none"
-
-
-BAND_WORDS = {
-    Band.STDERR: "plus and minus one standard error of the mean",
-    Band.BOOTSTRAP: f"the {CONFIDENCE:.0%} bootstrap interval of the mean",
-    Band.MINMAX: "from the lowest run to the highest",
-    Band.NONE: "none",
-}
 
 
 @dataclass(frozen=True)

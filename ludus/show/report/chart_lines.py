@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ludus.show.report.bands import Band, GroupCurve, RunClocks, RunCurve, group_curve, run_curve
+from ludus.show.report.band import Band
+from ludus.show.report.bands import GroupCurve, RunClocks, RunCurve, group_curve, run_curve
 from ludus.show.report.files import ReportedRun, mapping, number
 from ludus.show.report.groups import RunGroup, run_labels
 from ludus.show.report.looks import Drawn, Looks
@@ -122,7 +122,7 @@ def _last(mean: GroupCurve, band: Band) -> str:
         return last
     low, high = float(mean.lows[-1]), float(mean.highs[-1])
     if band is Band.STDERR:
-        return f"{last} ± {short_number((high - low) / 2)}"
+        return f"{last} ± {short_number(float(f'{(high - low) / 2:.2g}'))}"
     return f"{last} ({short_number(low)} to {short_number(high)})"
 
 

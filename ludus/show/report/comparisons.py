@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ludus.judge.confidence import mean_interval
+from ludus.show.report.band import CONFIDENCE
 from ludus.show.report.charts import text
 from ludus.show.report.files import ReportedRun, mapping, number
-from ludus.show.report.groups import RunGroup, differing_keys, shown_value
+from ludus.show.report.groups import RunGroup, differing_keys, merged_config, shown_value
 from ludus.show.report.scales import is_drawn, short_number
 
 _MOST_KEYS = 60
 _LONGEST_VALUE = 200
-CONFIDENCE = 0.95
 
 
 def differences(groups: Sequence[RunGroup]) -> str:
     """Return a table of the keys in which the groups' configs differ; empty for a single group."""
     if len(groups) < 2:
         return ""
-    configs = [_config(one) for one in groups]
+    configs = [merged_config(one.configs) for one in groups]
     if not all(configs):
         missing = [one.name for one, config in zip(groups, configs, strict=True) if not config]
         said = (
@@ -76,16 +76,6 @@ def group_table(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> str:
         f'<div class="panel"><table class="runs"><thead><tr>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
-
-
-def _config(group: RunGroup) -> dict[str, object]:
-    """Return the config of a group; a key in which its own runs differ has every value."""
-    first, *others = group.configs
-    found = dict(first)
-    for key in differing_keys([first, *others]):
-        values = dict.fromkeys(shown_value(config, key) for config in group.configs)
-        found[key] = " | ".join(values)
-    return found
 
 
 def _cut(value: str) -> str:

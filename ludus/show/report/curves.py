@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ludus.config import families
 from ludus.show.names import Parts, taken_apart
-from ludus.show.report.bands import Band
+from ludus.show.report.band import Band
 from ludus.show.report.chart_lines import PageCurves
 from ludus.show.report.charts import NARROW, WIDE, bar_chart, line_chart
 from ludus.show.report.files import ReportedRun

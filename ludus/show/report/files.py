@@ -191,14 +191,21 @@ class Reading:
         return cls(long, max(1, math.ceil(size / _MOST_READ)))
 
 
-def read_run(place: str, reading: Reading = Reading()) -> ReportedRun:
-    """Return the records of the run at this location; raise RunError if there is none."""
+def read_summary(place: str) -> ReportedRun:
+    """Return what a run records of itself, without its logs; raise RunError if there is no run."""
     storage = found_run(place)
     record = ReportedRun(place, read_note(storage), _read_config(storage))
     if not record.config:
         record.notes.append("config.yaml is missing or empty.")
     for events in stretches(storage, "events.jsonl", record.notes):
         record.events.extend(events)
+    return record
+
+
+def read_run(place: str, reading: Reading | None = None) -> ReportedRun:
+    """Return the records of the run at this location; raise RunError if there is none."""
+    record, storage = read_summary(place), open_storage(place)
+    reading = reading or Reading()
     _read_numbers(storage, "metrics.jsonl", record, record.metrics, reading)
     _read_numbers(storage, "timing.jsonl", record, record.rates, reading)
     for name in CLOCKS:

@@ -15,7 +15,7 @@ from ludus.store.places import parted
 FREE = ("seed", "experiment")
 """Keys of a config in which the runs of a group may differ: the seed, and a name."""
 
-MISSING = "–"
+MISSING = "-"
 """Value of a key that a config lacks."""
 
 _NUMBER = re.compile(r"([-_. ]?(seed|s)?[-_.=]?\d+)$")
@@ -84,6 +84,14 @@ def differing_keys(configs: Sequence[Mapping[str, object]]) -> list[str]:
         for path in paths
         if len({repr(config[path]) if path in config else None for config in configs}) > 1
     ]
+
+
+def merged_config(configs: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return the config of several runs; a key in which they differ has the values of all."""
+    found = {key: value for config in configs for key, value in config.items()}
+    for key in differing_keys(configs):
+        found[key] = " | ".join(dict.fromkeys(shown_value(config, key) for config in configs))
+    return found
 
 
 def shown_value(config: Mapping[str, object], key: str) -> str:

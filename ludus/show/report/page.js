@@ -123,8 +123,8 @@ function curvesOf(chart, choice) {
 
 function steps(low, high, whole) {
   const rough = (high - low) / 6, size = 10 ** Math.floor(Math.log10(rough));
-  const step = Math.max([1, 2, 5, 10].map(one => one * size).find(one => one >= rough) || 10 * size,
-    whole ? 1 : 0);
+  const multiples = whole && size < 10 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10];
+  const step = Math.max(multiples.map(one => one * size).find(one => one >= rough) || 10 * size, whole ? 1 : 0);
   const ticks = [];
   for (let at = Math.ceil(low / step - 1e-9); at * step <= high + 1e-9 * step; at++) ticks.push(at * step);
   return ticks;
@@ -137,7 +137,8 @@ function tickLabels(ticks) {
   const [unit, sign] = [[1e9, 1e9, "G"], [1e6, 1e6, "M"], [1e3, 1e4, "k"]]
     .filter(([unit, start]) => most >= start && step >= unit / 100).map(([unit, , sign]) => [unit, sign])[0]
     || [1, ""];
-  const digits = Math.min(10, Math.max(0, -Math.floor(Math.log10(step / unit) + 1e-9)));
+  let digits = 0;
+  while (digits < 10 && Math.abs((step / unit).toFixed(digits) - step / unit) > 1e-6 * step / unit) digits++;
   return ticks.map(tick => tick
     ? (tick / unit).toLocaleString("en-US", {maximumFractionDigits: digits}) + sign : "0");
 }
@@ -268,7 +269,7 @@ function tell(figure, lines, choice) {
     if (!line.group || !line.ys.length || !items[at]) return;
     const last = line.ys.length - 1, edge = line.area && line.area[last];
     items[at].querySelector("b").textContent = short(line.ys[last]) + (!edge ? ""
-      : choice.band === "stderr" ? ` \u00b1 ${short((edge[1] - edge[0]) / 2)}`
+      : choice.band === "stderr" ? ` \u00b1 ${short(Number(((edge[1] - edge[0]) / 2).toPrecision(2)))}`
       : ` (${short(edge[0])} to ${short(edge[1])})`);
   });
 }

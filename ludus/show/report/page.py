@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ludus.core.errors import RunError
 from ludus.show.report import sections as sections
-from ludus.show.report.bands import Band
+from ludus.show.report.band import Band
 from ludus.show.report.chart_lines import PageCurves
 from ludus.show.report.charts import text
 from ludus.show.report.comparisons import differences, group_table
@@ -19,7 +19,7 @@ from ludus.show.report.curves import (
     rate_charts,
 )
 from ludus.show.report.families import Section, family_sections, is_marked
-from ludus.show.report.files import ReportedRun, Reading, read_run
+from ludus.show.report.files import Reading, ReportedRun, read_run
 from ludus.show.report.groups import grouped, run_labels
 from ludus.show.report.page_data import SCRIPT_HASH, PageData, band_note
 from ludus.show.report.style import STYLE
@@ -40,8 +40,8 @@ def write_report(
 ) -> Path:
     """Write the report of these runs and return its path; a crash never leaves half of one.
 
-    Without `out`, the report of one run is in its directory, and that of several next to the first. Runs whose
-    configs differ only in the seed are one curve, their mean, with this band.
+    Without `out`, the report of one run is in its directory, and that of several next to the first. Runs
+    whose configs differ only in the seed are one curve, their mean, with this band.
     Raises RunError if a directory holds no run, StorageError if `out` is anything but an earlier report.
     """
     if not run_dirs:
@@ -81,7 +81,7 @@ def _is_report(path: Path) -> bool:
 
 
 def _page(runs: Sequence[ReportedRun], band: Band) -> str:
-    labels = run_labels(runs)
+    labels = [one.name for one in grouped(runs)]
     title = ", ".join([*labels[:-2], " and ".join(labels[-2:])])
     if len(labels) > 5:
         title = f"{', '.join(labels[:4])} and {len(labels) - 4} more"
@@ -142,17 +142,21 @@ def _several(places: Sequence[ReportedRun], title: str, band: Band) -> tuple[str
     page = page_curves(runs, groups, band)
     data = PageData(page, AXIS_NAMES)
     charts = _curves(page, data) if runs else ""
-    differing = differences(groups)
+    has_groups = len(groups) < len(runs)
+    table = _titled("<h2>Runs</h2>", sections.comparison(runs) if runs else "")
     compared = f" · {len(places)} runs compared" if len(places) > 1 else ""
+    if has_groups:
+        compared = f" · {len(runs)} runs in {len(groups)} group{'s' * (len(groups) > 1)}"
     parts = [
         f'<p class="kicker">ludus report{compared}</p>',
         f"<h1>{text(title)}</h1>",
-        _titled("<h2>What differs</h2>", differing),
+        _titled("<h2>What differs</h2>", differences(groups)),
         _titled("<h2>Groups</h2>", group_table(runs, groups)),
-        _titled("<h2>Runs</h2>", sections.comparison(runs) if runs else ""),
+        "" if has_groups else table,
         sections.notes(places),
         *_of_families(extra),
         charts,
+        table if has_groups else "",
     ]
     for run, label in zip(runs, run_labels(runs), strict=True):
         parts += [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,19 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from ludus.show.report.bands import BAND_WORDS, Band, RunCurve, Values
+from ludus.show.report.band import BAND_NAMES, BAND_WORDS, Band
+from ludus.show.report.bands import RunCurve, Values
 from ludus.show.report.chart_lines import ChartLine, PageCurves
 from ludus.show.report.charts import text
 from ludus.show.report.scales import is_drawn
 
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 SCRIPT_HASH = "sha256-" + base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-_BAND_NAMES = {
-    Band.STDERR: "standard error",
-    Band.BOOTSTRAP: "bootstrap interval",
-    Band.MINMAX: "lowest to highest",
-    Band.NONE: "none",
-}
 
 
 class PageData:
@@ -108,7 +104,7 @@ class PageData:
         """Return the form by which the script draws the charts in other ways; hidden without it."""
         bands = "".join(
             f'<option value="{band.value}"{" selected" * (band is self._page.band)}>{name}</option>'
-            for band, name in _BAND_NAMES.items()
+            for band, name in BAND_NAMES.items()
         )
         has_groups = any(len(one.runs) > 1 for one in self._page.groups)
         band = f'<label>band <select id="band">{bands}</select></label>' if has_groups else ""
@@ -147,7 +143,7 @@ def _short(values: Values) -> list[float]:
 def _progression(xs: Sequence[float]) -> object:
     """Return places as they are, or as the first, the step and the number of evenly spaced ones."""
     plain = [int(x) if x == int(x) else x for x in xs]
-    steps = {b - a for a, b in zip(plain, plain[1:], strict=False)}
+    steps = {b - a for a, b in itertools.pairwise(plain)}
     if len(plain) > 3 and len(steps) == 1:
         return {"first": plain[0], "step": steps.pop(), "count": len(plain)}
     return plain
