@@ -26,7 +26,7 @@ from ludus.store.strict_json import parse_json
 _BEGINNINGS = ("started", "resumed")
 CLOCKS = ("seconds", "cpu_seconds")
 """Numbers of timing.jsonl that count from the start of the process: times, not rates."""
-_MOST_READ = 48 << 20
+_MOST_READ = 32 << 20
 """Bytes of the metrics of several runs that are parsed for one page."""
 _NUM_TIMES = 1_000
 

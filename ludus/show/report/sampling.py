@@ -76,9 +76,9 @@ def _kept(block: bytes, every: int, num_blocks: int) -> NDArray[np.intp]:
     ends = np.flatnonzero(letters == _NEWLINE)
     starts = np.concatenate(([0], ends[:-1] + 1))
     # Equal lengths and equal sums of the letters: as good as comparing them, and much faster.
-    sums = np.add.reduceat(letters, starts, dtype=np.int64)
+    sums = np.add.reduceat(letters, starts, dtype=np.uint32)
     _, kinds, counts = np.unique(
-        (ends - starts << 32) + sums, return_inverse=True, return_counts=True
+        (ends - starts << 32) + sums.astype(np.int64), return_inverse=True, return_counts=True
     )
     steps = np.clip(counts * num_blocks // _FEWEST_KEPT, 1, every)
     order = np.argsort(kinds, kind="stable")

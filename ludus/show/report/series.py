@@ -19,7 +19,7 @@ from ludus.store.storage import Storage
 LONG = 8 << 20
 """A log of more bytes than this is thinned."""
 _NUM_STRETCHES = 1000
-_NUM_SAMPLED_STRETCHES = 250
+_NUM_SAMPLED_STRETCHES = 200
 _FEWEST_BYTES = 1 << 14
 NOT_SCALARS = frozenset({"text", "histogram", "image"})
 _NUMBERS = {int, float}
