@@ -1,8 +1,8 @@
 """Write one report of 50 runs of 100,000 log lines each: seconds, CPU seconds, memory and the page's size.
 
-The runs are ten groups of five seeds, with a loss and a return in every record and an evaluation in every hundredth,
-and as many records of times. The reference only parses the metrics, with `json.loads` for every line. The logs are
-1.2 GB, in the directory for temporary files.
+The runs are ten groups of five seeds, with a loss and a return in every record, an evaluation in every
+hundredth, and as many records of times. The reference only parses the metrics, by `json.loads` of each line.
+The logs are 1.2 GB, in the directory for temporary files.
 """
 
 import json

@@ -11,15 +11,8 @@ from rich.text import Text
 
 from ludus.core.errors import RunError
 from ludus.judge.directions import Direction
-from ludus.show.compare import (
-    CONFIDENCE,
-    Comparison,
-    Difference,
-    Estimate,
-    Side,
-    Take,
-    compare,
-)
+from ludus.show.compare import compare
+from ludus.show.compared import CONFIDENCE, Comparison, Difference, Estimate, Side, Take
 from ludus.show.report.scales import short_number
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store.groups import runs_called

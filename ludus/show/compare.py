@@ -4,111 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
 
 import numpy as np
 
 from ludus.core.errors import RunError, nearest
 from ludus.judge.confidence import (
-    MeanInterval,
     bootstrap_interval,
-    mean_interval,
     mean_of,
     probability_of_improvement,
 )
 from ludus.judge.directions import Direction, known_direction
-from ludus.show.report.band import CONFIDENCE as CONFIDENCE
+from ludus.show.compared import CONFIDENCE, Comparison, Difference, Estimate, Side, Take
 from ludus.show.report.files import ReportedRun, number, read_run, read_summary
 from ludus.show.report.groups import (
     differing_keys,
     flat_config,
+    grouped,
     merged_config,
     shown_value,
 )
 
-Take = Literal["best", "last"]
-Difference = tuple[str, str, str]
-"""A key, its value on side A, and its value on side B."""
-
 _FEW = 5
 _FACTS = ("host", "versions", "machine", "git")
-
-
-@dataclass(frozen=True)
-class Side:
-    """The runs on one side of a comparison, and the score of each."""
-
-    name: str
-    runs: Sequence[ReportedRun]
-    scores: Sequence[float] = ()
-
-    @property
-    def seeds(self) -> list[object]:
-        """The seed of each run."""
-        return [run.about.get("seed") for run in self.runs]
-
-    @property
-    def kind(self) -> str:
-        """The trainer's kind."""
-        return str(self.runs[0].about.get("kind", "unknown"))
-
-    @property
-    def mean(self) -> MeanInterval:
-        """The mean score with its interval."""
-        return mean_interval(self.scores, confidence=CONFIDENCE)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A number with its bootstrap interval."""
-
-    value: float
-    low: float | None = None
-    """Lower bound; None if there are too few runs."""
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What differs between two sides, and how sure it is which is better."""
-
-    a: Side
-    b: Side
-    metric: str
-    mode: Direction
-    take: Take
-    config: Sequence[Difference]
-    facts: Sequence[Difference]
-    """Differences of versions, host, machine and git commit."""
-    difference: Estimate
-    """Mean of A less mean of B."""
-    probability: Estimate | None
-    """Probability that a run of A is better than one of B; None for a single run on each side."""
-    pairs: Sequence[tuple[object, float, float]] = ()
-    """Seed, score of A and score of B, of the seeds that both sides have."""
-    paired: Estimate | None = None
-    """Mean difference over the pairs; None without pairs."""
-    notes: Sequence[str] = field(default_factory=list)
-
-    @property
-    def num_better(self) -> int:
-        """Number of pairs in which A is better."""
-        sign = 1 if self.mode == "max" else -1
-        return sum(sign * (ours - theirs) > 0 for _, ours, theirs in self.pairs)
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it for a program."""
-        return {
-            "metric": self.metric, "mode": self.mode, "take": self.take, "confidence": CONFIDENCE,
-            "a": _side_json(self.a), "b": _side_json(self.b),
-            "difference": vars(self.difference),
-            "probability_a_is_better": None if self.probability is None else vars(self.probability),
-            "pairs": [{"seed": seed, "a": ours, "b": theirs} for seed, ours, theirs in self.pairs],
-            "paired_difference": None if self.paired is None else vars(self.paired),
-            "config": _json(self.config), "environment": _json(self.facts),
-            "notes": list(self.notes),
-        }  # fmt: skip
 
 
 def compare(
@@ -127,7 +44,7 @@ def compare(
     both = sorted({*a[1]} & {*b[1]})
     if both:
         raise RunError(f"{both[0]} is on both sides; compare different runs")
-    sides = [Side(name, [_read(place, metric) for place in places]) for name, places in (a, b)]
+    sides = [_side(name, [_read(place, metric) for place in places]) for name, places in (a, b)]
     for side in sides:
         _check_kind(side)
     metric = metric or _common_metric(sides)
@@ -165,6 +82,12 @@ def _read(place: str, metric: str | None) -> ReportedRun:
     if metric is None or any(best.get("metric") == metric for best in run.all_bests):
         return run
     return read_run(place)
+
+
+def _side(given: str, runs: Sequence[ReportedRun]) -> Side:
+    """Return a side by the name of its group if its runs are one, else by what the user called it."""
+    groups = grouped(runs)
+    return Side(groups[0].name if len(groups) == 1 else given, runs)
 
 
 def _check_kind(side: Side) -> None:
@@ -330,20 +253,3 @@ def _notes(one: Side, two: Side, configs: Sequence[Mapping[str, object]]) -> lis
             f"With fewer than {_FEW} runs on a side, bootstrap intervals are too narrow; train more seeds."
         )
     return notes
-
-
-def _side_json(side: Side) -> dict[str, Any]:
-    rows = zip(side.runs, side.seeds, side.scores, strict=True)
-    return {
-        "name": side.name,
-        "kind": side.kind,
-        "mean": vars(side.mean),
-        "runs": [
-            {"run": run.place, "name": run.name, "seed": seed, "score": score}
-            for run, seed, score in rows
-        ],
-    }
-
-
-def _json(differences: Sequence[Difference]) -> dict[str, dict[str, str]]:
-    return {key: {"a": ours, "b": theirs} for key, ours, theirs in differences}

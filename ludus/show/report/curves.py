@@ -11,7 +11,7 @@ from ludus.show.report.band import Band
 from ludus.show.report.chart_lines import PageCurves
 from ludus.show.report.charts import NARROW, WIDE, bar_chart, line_chart
 from ludus.show.report.files import ReportedRun
-from ludus.show.report.groups import RunGroup, run_labels as run_labels
+from ludus.show.report.groups import RunGroup
 from ludus.show.report.looks import Drawn, Looks
 from ludus.show.report.page_data import PageData
 

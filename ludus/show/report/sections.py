@@ -10,8 +10,9 @@ from typing import Any
 
 from ludus.core.exactness import Exact, exact_word
 from ludus.show.report.charts import text
-from ludus.show.report.curves import AXIS_NAMES, run_labels
+from ludus.show.report.curves import AXIS_NAMES
 from ludus.show.report.files import ReportedRun, mapping, number
+from ludus.show.report.groups import run_labels
 from ludus.show.report.scales import short_number
 from ludus.store.directory import way_to_resume
 from ludus.store.places import below
