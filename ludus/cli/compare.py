@@ -11,8 +11,8 @@ from rich.text import Text
 
 from ludus.core.errors import RunError
 from ludus.judge.directions import Direction
-from ludus.show.compare import compare
 from ludus.show.compared import CONFIDENCE, Comparison, Difference, Estimate, Side, Take
+from ludus.show.comparing import compare
 from ludus.show.report.scales import short_number
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store.groups import runs_called
@@ -33,7 +33,7 @@ def print_comparison(
 ) -> None:
     """Compare two sides, each a run, a group, or several of them joined by commas, and print it."""
     found = compare(
-        (a, _places(a, root)), (b, _places(b, root)), metric=metric, take=take, mode=mode
+        _places(a, root), _places(b, root), names=(a, b), metric=metric, take=take, mode=mode
     )
     if as_json:
         pass_on(one_line(found.as_json()) + "\n")

@@ -36,7 +36,7 @@ PLAIN_TAGS = """html head meta link title style body main p div h1 h2 h3 span b 
     footer table thead tbody tr th td figure figcaption details summary
     svg path text rect circle g"""
 ALLOWED_TAGS = set(PLAIN_TAGS.split())
-SCRIPTED_TAGS = ALLOWED_TAGS | set("script form label select option input output".split())
+SCRIPTED_TAGS = ALLOWED_TAGS | {"script", "form", "label", "select", "option", "input", "output"}
 """Tags of a page of several runs, whose one script draws the curves again."""
 
 

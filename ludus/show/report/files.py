@@ -26,7 +26,7 @@ from ludus.store.strict_json import parse_json
 _BEGINNINGS = ("started", "resumed")
 CLOCKS = ("seconds", "cpu_seconds")
 """Numbers of timing.jsonl that count from the start of the process: times, not rates."""
-_MOST_READ = 32 << 20
+_MOST_READ = 24 << 20
 """Bytes of the metrics of several runs that are parsed for one page."""
 _NUM_TIMES = 1_000
 
@@ -178,6 +178,8 @@ class Reading:
     """A log of more bytes is thinned while it is read; None: `LONG`."""
     every: int = 1
     """Of a long log, about one record in so many is read; those of rare kinds all are."""
+    num_stretches: int = 400
+    """Parts of such a log that are summed up, each as one point of a curve."""
 
     @classmethod
     def of(cls, places: Sequence[str]) -> Reading:
@@ -188,7 +190,8 @@ class Reading:
         name = "metrics.jsonl"
         size = sum(one.size(name) for one in storages if one.exists(name))
         long = max(LONG // len(places), LONG // 16)
-        return cls(long, max(1, math.ceil(size / _MOST_READ)))
+        stretches = min(cls.num_stretches, max(120, 6_000 // len(places)))
+        return cls(long, max(1, math.ceil(size / _MOST_READ)), stretches)
 
 
 def read_summary(place: str) -> ReportedRun:
@@ -227,7 +230,14 @@ def _read_numbers(
     thins = is_long and not (is_sampled and is_timing)
     gatherer, num_lines = Gatherer(into, record.counter_names, thins=thins), 0
     if is_sampled:
-        source = sampled_stretches(storage, name, record.notes, every=reading.every, count=count)
+        source = sampled_stretches(
+            storage,
+            name,
+            record.notes,
+            every=reading.every,
+            num_stretches=reading.num_stretches,
+            count=count,
+        )
     else:
         source = stretches(storage, name, record.notes, is_long=is_long)
     for some in source:

@@ -126,10 +126,10 @@ def _names(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> list[str]
 
 def _name(runs: Sequence[ReportedRun], labels: Sequence[str]) -> str:
     """Return the recorded name of a group, or what the names of its runs begin with."""
-    if name := group_of(runs[0].about):
-        return name
     if len(runs) == 1:
         return labels[0]
+    if name := next(filter(None, (group_of(run.about) for run in runs)), None):
+        return name
     stems = {_NUMBER.sub("", run.name) or run.name for run in runs}
     return stems.pop() if len(stems) == 1 else f"{labels[0]} and {len(runs) - 1} more"
 

@@ -66,8 +66,11 @@ def _blocks(file: BinaryIO) -> Iterator[bytes]:
         block = rest + data
         end = block.rfind(b"\n") + 1
         rest = block[end:] if len(block) - end < _BLOCK else b""
-        if end:
-            yield block[:end]
+        block = block[:end]
+        if block.startswith(b"\n") or b"\n\n" in block:
+            block = b"".join(line for line in block.splitlines(keepends=True) if line.strip())
+        if block:
+            yield block
 
 
 def _kept(block: bytes, every: int, num_blocks: int) -> NDArray[np.intp]:

@@ -19,7 +19,6 @@ from ludus.store.storage import Storage
 LONG = 8 << 20
 """A log of more bytes than this is thinned."""
 _NUM_STRETCHES = 1000
-_NUM_SAMPLED_STRETCHES = 200
 _FEWEST_BYTES = 1 << 14
 NOT_SCALARS = frozenset({"text", "histogram", "image"})
 _NUMBERS = {int, float}
@@ -175,9 +174,8 @@ def is_count(value: object) -> bool:
 
 def counters_of(record: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
     """Return the counters of a record."""
-    counters = {name: record.get(name) for name in names}
     return {
-        name: value for name, value in counters.items() if value is not None and is_count(value)
+        name: value for name in names if (value := record.get(name)) is not None and is_count(value)
     }
 
 
@@ -194,12 +192,18 @@ def number(value: object) -> float | None:
 
 
 def sampled_stretches(
-    storage: Storage, name: str, notes: list[str], *, every: int, count: int | None
+    storage: Storage,
+    name: str,
+    notes: list[str],
+    *,
+    every: int,
+    num_stretches: int,
+    count: int | None,
 ) -> Iterator[list[Record]]:
     """Yield objects of a long .jsonl file in chunks, about one of `every`, or `count` at even distances."""
     num_bad = 0
     with storage.local(name) as path:
-        per_block = math.ceil(_NUM_SAMPLED_STRETCHES / max(1, storage.size(name) >> 20))
+        per_block = math.ceil(num_stretches / max(1, storage.size(name) >> 20))
         for lines in sampled(path, every) if count is None else spread(path, count):
             some = math.ceil(len(lines) / per_block) if count is None else len(lines)
             for begin in range(0, len(lines), max(1, some)):

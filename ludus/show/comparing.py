@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -29,22 +30,29 @@ _FACTS = ("host", "versions", "machine", "git")
 
 
 def compare(
-    a: tuple[str, Sequence[str]],
-    b: tuple[str, Sequence[str]],
+    ours: Sequence[str | Path],
+    theirs: Sequence[str | Path],
     *,
+    names: tuple[str, str] = ("A", "B"),
     metric: str | None = None,
     take: Take = "best",
     mode: Direction | None = None,
 ) -> Comparison:
-    """Compare two sides, each a name and the locations of its runs.
+    """Compare two sides, each the locations of one or several runs.
 
     Without `metric` the score is the best that each run recorded, by the first metric common to all of them.
-    Raises RunError if the sides cannot be compared.
+    `names` are those of sides whose runs are not one group. Raises RunError if they cannot be compared.
     """
-    both = sorted({*a[1]} & {*b[1]})
+    places = [list(map(str, side)) for side in (ours, theirs)]
+    if not all(places):
+        raise RunError("a side of the comparison has no run; give at least one for each")
+    both = sorted({*places[0]} & {*places[1]})
     if both:
         raise RunError(f"{both[0]} is on both sides; compare different runs")
-    sides = [_side(name, [_read(place, metric) for place in places]) for name, places in (a, b)]
+    sides = [
+        _side(name, [_read(place, metric) for place in some])
+        for name, some in zip(names, places, strict=True)
+    ]
     for side in sides:
         _check_kind(side)
     metric = metric or _common_metric(sides)
