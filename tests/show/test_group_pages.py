@@ -293,3 +293,15 @@ def test_controls_are_hidden_where_no_script_runs(runs: list[Path]) -> None:
     assert in_a_browser(path, steps) == [False, 4]
     path.write_text(path.read_text().replace("sha256-", "sha256-A"))
     assert in_a_browser(path, steps) == [True, 0]
+
+
+def test_a_noisy_mean_has_no_trend_of_its_own(tmp_path: Path) -> None:
+    runs = []
+    for seed in range(2):
+        runs.append(a_run(tmp_path, f"run-{seed}", 1.0, seed))
+        rows = [{"opt_steps": n, "train/loss": (n * 37 + seed) % 101} for n in range(1, 301)]
+        write_lines(runs[-1] / "metrics.jsonl", rows)
+    assert "their mean</li>" in Page(write_report(runs[:1])).source
+    source = Page(write_report(runs)).source
+    assert "their mean</li>" not in source
+    assert 'class="line c0 faint"' not in source

@@ -84,10 +84,10 @@ def test_groups_of_one_name_are_told_apart_by_what_differs() -> None:
 
     runs = [a_run(f"ppo-{n}", config(rate, n)) for n, rate in enumerate([0.1, 0.1, 0.2, 0.2])]
     assert named(*runs) == {
-        "ppo, optimizer.learning_rate 0.1": [0, 1],
-        "ppo, optimizer.learning_rate 0.2": [2, 3],
+        "ppo (optimizer.learning_rate 0.1)": [0, 1],
+        "ppo (optimizer.learning_rate 0.2)": [2, 3],
     }
-    assert next(one.label for one in grouped(runs)).endswith("0.1 (2 runs)")
+    assert next(one.label for one in grouped(runs)).endswith("0.1) (2 runs)")
 
 
 def test_keys_that_differ_are_found_wherever_they_are_nested_or_missing() -> None:

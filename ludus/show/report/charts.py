@@ -13,7 +13,6 @@ from ludus.show.report.scales import (
     Scale,
     counter_scale,
     is_drawn,
-    is_noisy,
     linear_scale,
     short_number,
     value_scale,
@@ -194,6 +193,6 @@ def _legend(lines: Sequence[Line]) -> str:
         num_gaps = sum(not math.isfinite(y) for y in line.ys) + line.num_left_out
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
         items.append(f"<li>{swatch(line)}{text(line.label)} {value}{gaps}</li>")
-    if any(is_noisy(line.ys) for line in lines):
+    if any(line.is_noisy for line in lines):
         items.append("<li>faint: every value; strong: their mean</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

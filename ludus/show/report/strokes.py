@@ -53,6 +53,11 @@ class Line:
     """If it is the mean of several runs, the curve of each, drawn faintly."""
 
     @property
+    def is_noisy(self) -> bool:
+        """Whether it is drawn faintly under its trend; the mean of several runs is a trend already."""
+        return not self.runs and is_noisy(self.ys)
+
+    @property
     def is_dots(self) -> bool:
         """Whether it is drawn as dots: points at a single x form no line."""
         return self.is_points or (bool(self.xs) and self.xs[0] == self.xs[-1])
@@ -97,9 +102,9 @@ def curve(frame: PlotArea, line: Line, num_buckets: int) -> str:
         else:
             lone += "".join(f"{_path(frame, [point])}h0" for point in piece)
     dots = f'<path class="line c{line.colour} dot" d="{lone}"/>' if lone else ""
-    strength = " faint" if is_noisy(line.ys) else f" d{line.dash}"
+    strength = " faint" if line.is_noisy else f" d{line.dash}"
     drawn = f'<path class="line c{line.colour}{strength}" d="{path}"/>' if path else ""
-    if is_noisy(line.ys):
+    if line.is_noisy:
         xs, ys = zip(*line.trend, strict=True) if line.trend else (line.xs, line.ys)
         trend = _path(frame, means(xs, ys, _NUM_MEANS))
         drawn += f'<path class="line c{line.colour} d{line.dash}" d="{trend}"/>'
