@@ -135,7 +135,7 @@ details{margin:10px 0}summary{cursor:pointer;font-weight:600;font-size:14px;colo
 footer{margin-top:48px;color:var(--soft);font-size:13px}
 @media (max-width:640px){main{padding:20px 14px}h1{font-size:23px}.wide{grid-column:auto}
  .cards{grid-template-columns:repeat(auto-fit,minmax(130px,1fr))}
- #choices{position:static}
+ #choices{position:static}.tip{top:auto;bottom:calc(100% - 34px)}
  .charts:not(.small) svg text,.one svg text{font-size:17px}
  .runs,.runs tbody,.runs tr,.runs tbody th,.runs td{display:block}.runs thead{display:none}
  .events,.events tbody,.events tr,.events td{display:block;width:auto}
