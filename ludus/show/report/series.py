@@ -10,7 +10,6 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
 from ludus.show.report.sampling import sampled, spread
@@ -131,21 +130,20 @@ class Gatherer:
 
 def _columns(stretch: Sequence[Record]) -> dict[str, tuple[Sequence[int], Sequence[Any]]]:
     """Return the values of each name, with the indices of their records."""
-    alike: dict[tuple[str, ...], list[int]] = {}
+    kinds = {*map(tuple, stretch)}
+    if len(kinds) == 1:
+        columns = zip(*(record.values() for record in stretch), strict=True)
+        places = range(len(stretch))
+        return {name: (places, values) for name, values in zip(*kinds, columns, strict=True)}
+    found: dict[str, tuple[list[int], list[Any]]] = {}
     for place, record in enumerate(stretch):
-        alike.setdefault(tuple(record), []).append(place)
-    found: dict[str, tuple[Sequence[int], Sequence[Any]]] = {}
-    for names, places in alike.items():
-        columns = zip(*(stretch[place].values() for place in places), strict=True)
-        for name, values in zip(names, columns, strict=True):
-            if name in found:
-                before, others = found[name]
-                pairs = zip((*before, *places), (*others, *values), strict=True)
-                both = sorted(pairs, key=itemgetter(0))
-                found[name] = [place for place, _ in both], [value for _, value in both]
-            else:
-                found[name] = places, values
-    return found
+        for name, value in record.items():
+            if name not in found:
+                found[name] = [], []
+            at, values = found[name]
+            at.append(place)
+            values.append(value)
+    return {**found}
 
 
 def _is_finite(values: Sequence[float]) -> bool:
