@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from ludus.show.report.groups import (
     merged_config,
     shown_value,
 )
+from ludus.show.report.scales import is_drawn
 
 _FEW = 5
 _FACTS = ("host", "versions", "machine", "git")
@@ -148,7 +148,7 @@ def _score(run: ReportedRun, metric: str, take: Take, mode: Direction) -> float:
     """Return the score of a run: the best it recorded, or the best or last value in its log."""
     for best in run.all_bests if take == "best" else ():
         score = number(best.get("score"))
-        if best.get("metric") == metric and score is not None and math.isfinite(score):
+        if best.get("metric") == metric and score is not None and is_drawn(score):
             return score
     if not run.metrics:
         run = read_run(run.place)
@@ -156,10 +156,10 @@ def _score(run: ReportedRun, metric: str, take: Take, mode: Direction) -> float:
         raise RunError(f"{run.place} logs no '{metric}'.{nearest(metric, run.metrics)}")
     values = run.metrics[metric].values
     if take == "last":
-        if not math.isfinite(values[-1]):
+        if not is_drawn(values[-1]):
             raise RunError(f"the last '{metric}' of {run.place} is {values[-1]}; try --take best")
         return values[-1]
-    finite = [value for value in values if math.isfinite(value)]
+    finite = [value for value in values if is_drawn(value)]
     if not finite:
         raise RunError(f"no '{metric}' of {run.place} is finite, so it has no score")
     return max(finite) if mode == "max" else min(finite)

@@ -305,3 +305,23 @@ def test_a_noisy_mean_has_no_trend_of_its_own(tmp_path: Path) -> None:
     source = Page(write_report(runs)).source
     assert "their mean</li>" not in source
     assert 'class="line c0 faint"' not in source
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", -5, 1e308, 10**400, True, None, [1], "x"])
+def test_whatever_stands_for_a_time_or_a_best_model_the_page_is_written(
+    runs: list[Path], seconds: Any
+) -> None:
+    lines = [{"opt_steps": n, "seconds": seconds, "cpu_seconds": n * 1.0} for n in (1, 2, 3)]
+    write_lines(runs[0] / "timing.jsonl", lines)
+    best = {"metric": "eval/return", "mode": 7, "score": 1.0, "counters": {"opt_steps": 10**400}}
+    for run in runs[:4:3]:
+        ends = [{"time": 1.0, "event": "started"}, {"event": "finished", "best": best}]
+        write_lines(run / "events.jsonl", ends)
+    note = json.loads((runs[1] / "run.json").read_text())
+    odd = {"config": [1], "seed": {"a": 1}, "group": 3}
+    (runs[1] / "run.json").write_text(json.dumps({**note, **odd}))
+    for some in (runs, runs[:2], [runs[0], runs[3]]):
+        data = data_of(Page(write_report(some)))
+        line = data["charts"][0]["lines"][0]["runs"][0]
+        assert "cpu_seconds" in line["x"]
+        assert "seconds" not in line["x"]

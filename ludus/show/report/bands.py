@@ -17,6 +17,8 @@ from ludus.show.report.series import Counters, Series
 Values = NDArray[np.float64]
 
 _NUM_RESAMPLES = 1_000
+_LONGEST = 1e12
+"""Seconds beyond which a number is no time."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,9 @@ class RunClocks:
     """Tells when a run had come to some counters, without pauses; a resumed run's clock goes on."""
 
     def __init__(self, run: ReportedRun) -> None:
-        self.names = [name for name in CLOCKS if name in run.clocks]
-        self._tables = {name: _table(run.clocks[name]) for name in self.names}
+        found = {name: _readings(run.clocks[name]) for name in CLOCKS if name in run.clocks}
+        self._tables = {name: _table(pairs) for name, pairs in found.items() if pairs}
+        self.names = list(self._tables)
 
     def times(self, name: str, at: Sequence[Counters]) -> Values:
         """Return the seconds at each of these counters."""
@@ -57,18 +60,24 @@ class RunClocks:
         return np.interp(places, counts, seconds)
 
 
-def _table(clock: Series) -> tuple[str, Values, Values]:
+def _readings(clock: Series) -> list[tuple[Counters, float]]:
+    """Return the records of a clock that can be times; people may have edited the file."""
+    pairs = zip(clock.counters, clock.values, strict=True)
+    return [(at, value) for at, value in pairs if 0 <= value < _LONGEST]
+
+
+def _table(pairs: Sequence[tuple[Counters, float]]) -> tuple[str, Values, Values]:
     """Return the counter that moves most often in a clock's records, its values and the times."""
-    names = dict.fromkeys(name for at in clock.counters for name in at)
-    distinct = {name: len({at.get(name, 0) for at in clock.counters}) for name in names}
+    names = dict.fromkeys(name for at, _ in pairs for name in at)
+    distinct = {name: len({at.get(name, 0) for at, _ in pairs}) for name in names}
     counter = max(distinct, key=distinct.__getitem__, default="opt_steps")
-    seconds = np.array(clock.values)
+    seconds = np.array([value for _, value in pairs])
     # A resumed process counts from zero again.
     fallen = np.flatnonzero(np.diff(seconds) < 0) + 1
     before = np.zeros(len(seconds))
     before[fallen] = seconds[fallen - 1]
     seconds = seconds + np.cumsum(before)
-    counts = np.array([at.get(counter, 0) for at in clock.counters], dtype=np.float64)
+    counts = np.array([at.get(counter, 0) for at, _ in pairs], dtype=np.float64)
     return counter, np.maximum.accumulate(counts), seconds
 
 

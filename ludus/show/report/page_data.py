@@ -17,6 +17,7 @@ from ludus.show.report.bands import RunCurve, Values
 from ludus.show.report.chart_lines import ChartLine, PageCurves
 from ludus.show.report.charts import text
 from ludus.show.report.scales import is_drawn
+from ludus.show.report.series import is_count
 
 SCRIPT = Path(__file__).with_name("page.js").read_text(encoding="utf-8")
 SCRIPT_HASH = "sha256-" + base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
@@ -47,7 +48,7 @@ class PageData:
         bests = []
         for counters, score in one.best:
             clocks = page.clocks[one.series[0].run]
-            places = {name: value for name, value in counters.items() if type(value) is int}
+            places = {name: value for name, value in counters.items() if is_count(value)}
             times = {name: float(clocks.times(name, [places])[0]) for name in clocks.names}
             if is_drawn(score):
                 bests.append({"x": {**places, **times}, "y": score})
