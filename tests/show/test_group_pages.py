@@ -325,3 +325,13 @@ def test_whatever_stands_for_a_time_or_a_best_model_the_page_is_written(
         line = data["charts"][0]["lines"][0]["runs"][0]
         assert "cpu_seconds" in line["x"]
         assert "seconds" not in line["x"]
+
+
+def test_a_note_that_is_of_many_runs_stands_once(runs: list[Path]) -> None:
+    for run in runs:
+        (run / "timing.jsonl").unlink()
+    (runs[0] / "config.yaml").unlink()
+    text = Page(write_report(runs)).text
+    assert text.count("timing.jsonl is missing.") == 1
+    assert "slow-0, slow-1, slow-2 and 3 more: timing.jsonl is missing." in text
+    assert "slow-0: config.yaml is missing or empty." in text

@@ -21,6 +21,7 @@ from ludus.show.report.curves import (
 from ludus.show.report.families import Section, family_sections, is_marked
 from ludus.show.report.files import Reading, ReportedRun, read_run
 from ludus.show.report.groups import grouped, run_labels
+from ludus.show.report.notes import notes
 from ludus.show.report.page_data import SCRIPT_HASH, PageData, band_note
 from ludus.show.report.style import STYLE
 from ludus.store.directory import found_run
@@ -119,7 +120,7 @@ def _one(run: ReportedRun) -> str:
         f"<p>{sections.status_sentence(run)}</p>",
         sections.summary_cards(run),
         f'<div class="panel">{sections.exactness(run)}</div>',
-        sections.notes([run]),
+        notes([run]),
         *_of_families(extra),
         _curves(page_curves([run], grouped([run]))),
         _titled("<h2>Best model</h2>", sections.best_model(run)),
@@ -153,7 +154,7 @@ def _several(places: Sequence[ReportedRun], title: str, band: Band) -> tuple[str
         _titled("<h2>What differs</h2>", differences(groups)),
         _titled("<h2>Groups</h2>", group_table(runs, groups)),
         "" if has_groups else table,
-        sections.notes(places),
+        notes(places),
         *_of_families(extra),
         charts,
         table if has_groups else "",

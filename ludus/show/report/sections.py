@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ludus.core.exactness import Exact, exact_word
@@ -229,14 +229,6 @@ def texts(run: ReportedRun, *, without: Collection[str] = ()) -> str:
 def config(run: ReportedRun) -> str:
     """Return the full resolved config."""
     return _panel(f"<pre>{text(run.config)}</pre>" if run.config else "<p>There is none.</p>")
-
-
-def notes(runs: Iterable[ReportedRun]) -> str:
-    """Return what could not be read."""
-    # A section may have read a file again that has a note already.
-    lines = [f"{run.name}: {note}" for run in runs for note in dict.fromkeys(run.notes)]
-    items = "".join(f'<p class="warn">{text(note)}</p>' for note in lines)
-    return _panel(items) if items else ""
 
 
 def _panel(body: str) -> str:
