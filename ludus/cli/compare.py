@@ -89,7 +89,7 @@ def _seeded(side: Side) -> list[str]:
 
 def _print_verdict(found: Comparison) -> None:
     say("")
-    say(f"A less B: {_told(found.difference)}")
+    say(f"A minus B: {_told(found.difference)}")
     if found.probability is not None:
         say(f"probability that a run of A is better: {_told(found.probability)}")
     if len(found.pairs) > 1:

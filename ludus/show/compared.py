@@ -63,7 +63,7 @@ class Comparison:
     facts: Sequence[Difference]
     """Differences of versions, host, machine and git commit."""
     difference: Estimate
-    """Mean of A less mean of B."""
+    """Mean of A minus mean of B."""
     probability: Estimate | None
     """Probability that a run of A is better than one of B; None for a single run on each side."""
     pairs: Sequence[tuple[object, float, float]] = ()

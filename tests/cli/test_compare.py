@@ -108,7 +108,7 @@ def test_the_tables_for_people_say_the_same(call: Ludus, sides: tuple[str, str])
         "higher is better",
     ):
         assert line in lines, line
-    assert any(line.startswith("A less B: 5.2 (95%: ") for line in lines)
+    assert any(line.startswith("A minus B: 5.2 (95%: ") for line in lines)
     assert any(
         line.startswith("probability that a run of A is better: 0.96 (95%: ") for line in lines
     )

@@ -46,7 +46,7 @@ class GroupCurve:
 
 
 class RunClocks:
-    """Tells when a run had come to some counters, without pauses; a resumed run's clock goes on."""
+    """Maps counters to the time at which a run reached them, without pauses between its processes."""
 
     def __init__(self, run: ReportedRun) -> None:
         found = {name: _readings(run.clocks[name]) for name in CLOCKS if name in run.clocks}
@@ -86,7 +86,7 @@ def run_curve(series: Series, clocks: RunClocks, *, most: int) -> RunCurve:
     pairs = series.means or list(zip(series.counters, series.values, strict=True))
     pairs = [pair for pair in pairs if abs(pair[1]) <= LARGEST]
     names = dict.fromkeys(name for at, _ in pairs for name in at)
-    # An evaluation beside training is written late, with the counters of its beginning.
+    # An asynchronous evaluation is written late, with the counters of its beginning.
     pairs.sort(key=lambda pair: tuple(pair[0].get(name, 0) for name in names))
     at = [counters for counters, _ in pairs]
     ys = np.array([value for _, value in pairs], dtype=np.float64)
