@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,12 +11,7 @@ import numpy as np
 import torch
 
 from ludus.core import states
-
-
-def derive(seed: int, name: str, counter: int = 0) -> int:
-    """Return a 63-bit seed for one component; seeds of other names and counters are unrelated."""
-    digest = hashlib.sha256(f"{seed}/{name}/{counter}".encode()).digest()
-    return int.from_bytes(digest[:8], "little") >> 1
+from ludus.core.derived_seed import derive as derive
 
 
 def generator(seed: int, name: str, counter: int = 0) -> torch.Generator:

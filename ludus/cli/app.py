@@ -18,8 +18,8 @@ from ludus.core.errors import LudusError, is_out_of_memory
 from ludus.show.terminal import say, warn
 
 _ORDER = (
-    "new", "train", "resume", "plan", "explain", "eval", "play", "export", "runs", "report", "verify",
-    "migrate", "doctor",
+    "new", "train", "resume", "plan", "explain", "eval", "play", "export", "runs", "report", "compare",
+    "verify", "migrate", "doctor",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Commands on existing runs: evaluate, film, export, list, report."""
+"""Commands on existing runs: evaluate, film, export, list, report, compare."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 
 from ludus.cli.app import AsJson, Plugin, Root, RunDir, app, load
 from ludus.core.errors import LudusError
+from ludus.show.report.band import Band
 from ludus.show.terminal import say, tell, tell_waiting
 
 Model = Annotated[
@@ -28,6 +29,20 @@ class ExportFormat(StrEnum):
     NUMPY = "numpy"
     TORCH = "torch"
     ONNX = "onnx"
+
+
+class Take(StrEnum):
+    """The value of a run that `ludus compare` takes."""
+
+    BEST = "best"
+    LAST = "last"
+
+
+class Mode(StrEnum):
+    """The direction in which a metric is better."""
+
+    MAX = "max"
+    MIN = "min"
 
 
 Script = Annotated[
@@ -166,14 +181,60 @@ def runs(
 @app.command()
 def report(
     run: Annotated[
-        list[str], typer.Argument(metavar="RUN...", help="One run, or several to compare.")
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="One run, several to compare, or the name of a group."
+        ),
     ],
     out: Annotated[str | None, typer.Option("--out", help="Where to write the page.")] = None,
+    band: Annotated[
+        Band,
+        typer.Option("--band", help="The area around the mean of runs that differ in the seed."),
+    ] = Band.STDERR,
+    root: Root = "runs",
     plugin: Plugin = None,
 ) -> None:
     """Write one self-contained HTML page: curves, best model, config, environment, exactness."""
     from ludus.show.report.page import write_report
+    from ludus.store.groups import runs_called
 
     load(plugin)
-    path = write_report(run, Path(out) if out else None)
+    places = [place for word in run for place in runs_called(word, root)]
+    path = write_report(places, Path(out) if out else None, band=band)
     say(path)
+
+
+_SIDE = "A run, a group, or several of them with commas between."
+
+
+@app.command()
+def compare(
+    a: Annotated[str, typer.Argument(metavar="A", help=_SIDE)],
+    b: Annotated[str, typer.Argument(metavar="B", help=_SIDE)],
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", help="What is compared; else the score that both are judged by."),
+    ] = None,
+    take: Annotated[
+        Take, typer.Option("--take", help="The best value of each run, or its last.")
+    ] = Take.BEST,
+    mode: Annotated[
+        Mode | None, typer.Option("--mode", help="Whether higher is better; else as declared.")
+    ] = None,
+    root: Root = "runs",
+    plugin: Plugin = None,
+    json: AsJson = False,
+) -> None:
+    """Compare two runs or groups: configs, versions, scores, and how likely A is better."""
+    from ludus.cli.compare import print_comparison
+
+    load(plugin)
+    print_comparison(
+        a,
+        b,
+        root=root,
+        metric=metric,
+        take=take.value,
+        mode=None if mode is None else mode.value,
+        as_json=json,
+    )

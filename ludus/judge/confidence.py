@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ludus.seeds import derive
+from ludus.core.derived_seed import derive
 
 Resampled = NDArray[np.float64]
 """Values of shape (resamples, runs, ...)."""

@@ -57,6 +57,7 @@ class Logger:
         self._images: dict[str, Tensor] = {}
         self._rates: dict[str, float] = {}
         self._started = self._last_time = time.monotonic()
+        self._started_cpu = time.process_time()
         self._last_counters: Mapping[str, int] = {}
 
     def check(self) -> None:
@@ -174,7 +175,10 @@ class Logger:
     def _timing(self, counters: Mapping[str, int]) -> dict[str, float]:
         now = time.monotonic()
         elapsed = max(now - self._last_time, 1e-9)
-        timing = {"seconds": now - self._started}
+        # Of all threads of this process; env workers and other children are not counted.
+        cpu = time.process_time() - self._started_cpu
+        clocks = {"seconds": now - self._started, "cpu_seconds": cpu}
+        timing = dict(clocks)
         for name in ("env_steps", "opt_steps", "examples", "tokens"):
             gained = counters.get(name, 0) - self._last_counters.get(name, 0)
             if gained > 0 and self._last_counters:
@@ -182,7 +186,7 @@ class Logger:
         self._last_time, self._last_counters = now, dict(counters)
         if self._rates:
             # A stage that measures a rate itself knows what to exclude.
-            timing = {"seconds": timing["seconds"], **self._rates}
+            timing = {**clocks, **self._rates}
         self._rates = {}
         return timing
 

@@ -21,7 +21,7 @@ from ludus.active.recording import _thumbnail
 from ludus.show.report.page import write_report
 from tests.active.conftest import HUMAN, small_active
 from tests.command_line import Ludus
-from tests.show.test_report import ALLOWED_TAGS, HOSTILE, Page, make_run
+from tests.show.test_report import HOSTILE, SCRIPTED_TAGS, Page, make_run
 
 TITLES = ("Accuracy against labels", "Class balance", "Calibration on", "What was queried")
 UNIFORM = {"kind": "uniform"}
@@ -53,7 +53,7 @@ def root(kept: Path, tmp_path: Path) -> Path:
 
 def page_of(*runs: Path) -> Page:
     page = Page(write_report(runs, runs[0].parent / "page.html"))
-    assert page.tags <= {*ALLOWED_TAGS, "img"}
+    assert page.tags <= {*SCRIPTED_TAGS, "img"}
     assert "could not be made" not in page.text
     return page
 

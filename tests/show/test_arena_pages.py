@@ -12,7 +12,7 @@ import pytest
 import ludus
 from ludus.show.report.page import write_report
 from tests.arena.small import QUIET, example, small_arena
-from tests.show.test_report import ALLOWED_TAGS, HOSTILE, Page, make_run
+from tests.show.test_report import HOSTILE, SCRIPTED_TAGS, Page, make_run
 
 ADAM = {"kind": "adam", "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.0}
 PRETRAINING = {
@@ -106,7 +106,7 @@ def test_words_of_an_enemy_are_no_markup_and_broken_lines_no_models(tmp_path: Pa
     spoilt = [of(word, **{word: 0.5, f"{word}/accuracy": 1}) for word in HOSTILE]
     broken = [{"text": 3}, {"text": {"model": ["a"]}, "test/x": 1}, of("empty"), of("x", y="z")]
     page = Page(write_report([a_rerun(tmp_path / "run", *spoilt, *broken)]))
-    assert page.tags <= ALLOWED_TAGS
+    assert page.tags <= SCRIPTED_TAGS
     assert len(table(page)) == 1 + len(HOSTILE)
 
 

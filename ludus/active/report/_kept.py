@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from ludus.active.records import RoundRecord
 from ludus.core.errors import LudusError
 from ludus.show.report.charts import text
-from ludus.show.report.curves import run_labels
 from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun
+from ludus.show.report.groups import run_labels
 
 R = TypeVar("R", bound=RoundRecord)
 

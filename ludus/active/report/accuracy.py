@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ludus.active.report._kept import panel
 from ludus.show.report.charts import NUM_COLOURS, NUM_DASHES, Line, line_chart, text
-from ludus.show.report.curves import run_labels
 from ludus.show.report.families import Section
-from ludus.show.report.files import ReportedRun, mapping
+from ludus.show.report.files import ReportedRun
+from ludus.show.report.groups import differing_keys, grouped, run_labels, shown_value
 from ludus.show.report.scales import is_drawn
 
 # The first of these that a run has is drawn.
 _METRICS = ("test/accuracy", "validation/epoch_accuracy", "test/loss", "validation/epoch_loss")
-# The keys in which runs of one line may differ.
-_FREE = ("seed", "experiment")
 _MOST_DIFFERENCES = 3
 
 _Points = Mapping[int, float]
@@ -64,36 +60,24 @@ def _groups(
     runs: Sequence[ReportedRun], labels: Mapping[str, str], metric: str
 ) -> Sequence[_Group]:
     """Group runs that differ only in the seed, named by what distinguishes the groups."""
-    by_config: dict[str, list[ReportedRun]] = {}
-    for run in runs:
-        config = {k: v for k, v in mapping(run.about.get("config")).items() if k not in _FREE}
-        # A run without a recorded config is a group by itself.
-        key = json.dumps(config, sort_keys=True, default=str) if config else run.place
-        by_config.setdefault(key, []).append(run)
-    flat = [dict(_flat(mapping(group[0].about.get("config")))) for group in by_config.values()]
-    names = _names(flat, [labels[group[0].place] for group in by_config.values()])
+    found = grouped(runs)
+    configs = [one.configs[0] for one in found]
+    names = _names(configs, [labels[runs[one.runs[0]].place] for one in found])
     return [
         _Group(
-            name + (f" ({len(group)} seeds)" if len(group) > 1 else ""),
-            [(labels[run.place], _points(run, metric)) for run in group],
+            name + (f" ({len(one.runs)} seeds)" if len(one.runs) > 1 else ""),
+            [(labels[runs[index].place], _points(runs[index], metric)) for index in one.runs],
         )
-        for name, group in zip(names, by_config.values(), strict=True)
+        for name, one in zip(names, found, strict=True)
     ]
 
 
 def _names(configs: Sequence[Mapping[str, object]], labels: Sequence[str]) -> Sequence[str]:
     """Return a name for each config: its strategy and the differing keys, or its run's if these are many."""
-    paths = dict.fromkeys(path for config in configs for path in config)
-    differing = [
-        path
-        for path in paths
-        if len({repr(config.get(path)) for config in configs}) > 1
-        and path not in _FREE
-        and not path.startswith("strategy.")
-    ]
+    differing = [path for path in differing_keys(configs) if not path.startswith("strategy.")]
     names = []
     for config, label in zip(configs, labels, strict=True):
-        more = [f"{path} {config.get(path)}" for path in differing[:_MOST_DIFFERENCES]]
+        more = [f"{path} {shown_value(config, path)}" for path in differing[:_MOST_DIFFERENCES]]
         kind = config.get("strategy.kind")
         names.append(", ".join([str(kind), *more]) if kind else label)
     # If the names are ambiguous or cut short, the runs' own names are used.
@@ -103,14 +87,6 @@ def _names(configs: Sequence[Mapping[str, object]], labels: Sequence[str]) -> Se
             for config, label in zip(configs, labels, strict=True)
         ]
     return names
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
 
 
 def _line(group: _Group, place: int) -> Line:

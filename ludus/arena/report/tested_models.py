@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ludus.judge.directions import known_direction
 from ludus.show.names import by_information
 from ludus.show.report.charts import text
-from ludus.show.report.curves import AXIS_NAMES, run_labels
+from ludus.show.report.curves import AXIS_NAMES
 from ludus.show.report.families import Section
 from ludus.show.report.files import ReportedRun, mapping, number
+from ludus.show.report.groups import run_labels
 from ludus.show.report.scales import short_number
 
 _MOST_FIGURES = 8

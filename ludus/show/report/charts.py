@@ -13,12 +13,11 @@ from ludus.show.report.scales import (
     Scale,
     counter_scale,
     is_drawn,
-    is_noisy,
     linear_scale,
     short_number,
     value_scale,
 )
-from ludus.show.report.strokes import TOP, Line as Line, PlotArea, curve, spread, swatch
+from ludus.show.report.strokes import TOP, Line as Line, PlotArea, curve, faint_runs, spread, swatch
 from ludus.show.report.style import COLOURS, DASHES
 
 NUM_COLOURS = len(COLOURS)
@@ -47,30 +46,35 @@ def line_chart(
     num_bands: int = 80,
     scales: tuple[Scale, Scale] | None = None,
     moments: Sequence[tuple[float, str]] = (),
+    number: int | None = None,
 ) -> str:
     """Return a figure with its curves, axes, legend and, under the mouse, the values at each x.
 
     Each curve keeps at most three points in each of num_buckets; num_bands strips react to the mouse.
     `scales` are those of x and y; by default x counts something, and both are as long as the curves need.
     `moments` are x values at which something happened, each with a label.
+    `number` is that by which the script of the page finds the chart.
     """
     drawn = [v for line in lines for v in (*line.ys, *line.lows, *line.highs) if is_drawn(v)]
+    drawn += [v for line in lines for _, ys in line.runs for v in ys if is_drawn(v)]
     drawn += [line.best[1] for line in lines if line.best]
     legend = _legend(lines)
     if not drawn:
         return _figure(title, '<p class="none">No value of this metric is finite.</p>', legend)
-    xs = [x for line in lines for x in (line.xs[0], line.xs[-1], *(line.best or ())[:1])]
+    xs = [x for line in lines for x in (*line.xs[:1], *line.xs[-1:], *(line.best or ())[:1])]
+    xs += [x for line in lines for places, _ in line.runs for x in (*places[:1], *places[-1:])]
     x_scale, y = scales or (counter_scale(min(xs), max(xs)), value_scale(drawn))
     frame = PlotArea(x_scale, y, size)
     body = [
         *_axes(frame, x_label + (" (vertical axis logarithmic)" if y.is_log else "")),
         *(_moment(frame, x, label) for x, label in moments if x_scale.low <= x <= x_scale.high),
         *(spread(frame, line) for line in lines if line.lows),
-        *(curve(frame, line, num_buckets) for line in lines),
+        *(faint_runs(frame, line, num_buckets) for line in lines if line.runs),
+        *(curve(frame, line, num_buckets) for line in lines if line.xs),
         *_bands(frame, lines, x_label, num_bands),
         *_best_marks(frame, lines),
     ]
-    return _figure(title, _svg(title, body, size), legend)
+    return _figure(title, _svg(title, body, size), legend, number)
 
 
 def bar_chart(title: str, edges: Sequence[float], counts: Sequence[float]) -> str:
@@ -95,8 +99,9 @@ def bar_chart(title: str, edges: Sequence[float], counts: Sequence[float]) -> st
     return _figure(title, _svg(title, [*_axes(frame, "value"), *bars], NARROW), "")
 
 
-def _figure(title: str, body: str, legend: str) -> str:
-    return f"<figure><figcaption>{text(title)}</figcaption>{body}{legend}</figure>"
+def _figure(title: str, body: str, legend: str, number: int | None = None) -> str:
+    mark = "" if number is None else f' data-chart="{number}"'
+    return f"<figure{mark}><figcaption>{text(title)}</figcaption>{body}{legend}</figure>"
 
 
 def _svg(title: str, body: Sequence[str], size: tuple[float, float]) -> str:
@@ -188,6 +193,6 @@ def _legend(lines: Sequence[Line]) -> str:
         num_gaps = sum(not math.isfinite(y) for y in line.ys) + line.num_left_out
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
         items.append(f"<li>{swatch(line)}{text(line.label)} {value}{gaps}</li>")
-    if any(is_noisy(line.ys) for line in lines):
+    if any(line.is_noisy for line in lines):
         items.append("<li>faint: every value; strong: their mean</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'

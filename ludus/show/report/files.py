@@ -10,13 +10,25 @@ from typing import Any
 from ludus.core.counters import SHARED
 from ludus.core.errors import RunError
 from ludus.show.names import may_choose_best
-from ludus.show.report.series import LONG, Gatherer, Series, number as number, stretches
+from ludus.show.report.series import (
+    LONG,
+    Gatherer,
+    Series,
+    number as number,
+    sampled_stretches,
+    stretches,
+)
 from ludus.store.directory import ENDINGS, found_run, read_note
 from ludus.store.places import open_storage, parted
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
 _BEGINNINGS = ("started", "resumed")
+CLOCKS = ("seconds", "cpu_seconds")
+"""Numbers of timing.jsonl that count from the start of the process: times, not rates."""
+_MOST_READ = 24 << 20
+"""Bytes of the metrics of several runs that are parsed for one page."""
+_NUM_TIMES = 1_000
 
 
 @dataclass(frozen=True)
@@ -37,6 +49,8 @@ class ReportedRun:
     events: list[Mapping[str, Any]] = field(default_factory=list)
     metrics: dict[str, Series] = field(default_factory=dict)
     rates: dict[str, Series] = field(default_factory=dict)
+    clocks: dict[str, Series] = field(default_factory=dict)
+    """Times since the start of the process, by the names of CLOCKS."""
     texts: dict[str, str] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
     last_counters: dict[str, int] = field(default_factory=dict)
@@ -156,37 +170,93 @@ class ReportedRun:
 _NOBODY = object()
 
 
-def read_run(place: str) -> ReportedRun:
-    """Return the records of the run at this location; raise RunError if there is none."""
+@dataclass(frozen=True)
+class Reading:
+    """How much of the logs is read: on a page of many runs, less of each."""
+
+    long: int | None = None
+    """A log of more bytes is thinned while it is read; None: `LONG`."""
+    every: int = 1
+    """Of a long log, about one record in so many is read; those of rare kinds all are."""
+    num_stretches: int = 400
+    """Parts of such a log that are summed up, each as one point of a curve."""
+
+    @classmethod
+    def of(cls, places: Sequence[str]) -> Reading:
+        """Return how to read these runs for one page."""
+        if len(places) < 2:
+            return cls()
+        storages = [open_storage(place) for place in places]
+        name = "metrics.jsonl"
+        size = sum(one.size(name) for one in storages if one.exists(name))
+        long = max(LONG // len(places), LONG // 16)
+        stretches = min(cls.num_stretches, max(120, 6_000 // len(places)))
+        return cls(long, max(1, math.ceil(size / _MOST_READ)), stretches)
+
+
+def read_summary(place: str) -> ReportedRun:
+    """Return what a run records of itself, without its logs; raise RunError if there is no run."""
     storage = found_run(place)
     record = ReportedRun(place, read_note(storage), _read_config(storage))
     if not record.config:
         record.notes.append("config.yaml is missing or empty.")
     for events in stretches(storage, "events.jsonl", record.notes):
         record.events.extend(events)
-    _read_numbers(storage, "metrics.jsonl", record, record.metrics)
-    _read_numbers(storage, "timing.jsonl", record, record.rates)
+    return record
+
+
+def read_run(place: str, reading: Reading | None = None) -> ReportedRun:
+    """Return the records of the run at this location; raise RunError if there is none."""
+    record, storage = read_summary(place), open_storage(place)
+    reading = reading or Reading()
+    _read_numbers(storage, "metrics.jsonl", record, record.metrics, reading)
+    _read_numbers(storage, "timing.jsonl", record, record.rates, reading)
+    for name in CLOCKS:
+        if name in record.rates:
+            record.clocks[name] = record.rates.pop(name)
     return record
 
 
 def _read_numbers(
-    storage: Storage, name: str, record: ReportedRun, into: dict[str, Series]
+    storage: Storage, name: str, record: ReportedRun, into: dict[str, Series], reading: Reading
 ) -> None:
     """Add the numbers of a log, thinned if it is long, and the other content of its records."""
-    is_long = storage.exists(name) and storage.size(name) > LONG
-    gatherer, num_lines = Gatherer(into, record.counter_names, thins=is_long), 0
-    for some in stretches(storage, name, record.notes):
+    long = LONG if reading.long is None else reading.long
+    is_long = storage.exists(name) and storage.size(name) > long
+    is_sampled = is_long and reading.every > 1
+    is_timing = into is record.rates
+    # The times of many places are enough for an axis, and their extremes say nothing.
+    count = _NUM_TIMES if is_timing else None
+    thins = is_long and not (is_sampled and is_timing)
+    gatherer, num_lines = Gatherer(into, record.counter_names, thins=thins), 0
+    if is_sampled:
+        source = sampled_stretches(
+            storage,
+            name,
+            record.notes,
+            every=reading.every,
+            num_stretches=reading.num_stretches,
+            count=count,
+        )
+    else:
+        source = stretches(storage, name, record.notes, is_long=is_long)
+    for some in source:
         num_lines += len(some)
         gatherer.add(some)
-        if into is record.metrics:
+        if not is_timing:
             _note_rest(record, some)
     gatherer.close()
-    if into is record.metrics:
+    if not is_timing:
         last = gatherer.last_counters
         record.last_counters.update({n: last[n] for n in record.counter_names if n in last})
-    else:
-        into.pop("seconds", None)
-    if is_long:
+    if is_sampled:
+        record.notes.append(
+            f"{name} is long: of its frequent records about one in {reading.every:,} was read for this page;"
+            " a page of this run alone reads all."
+            if not is_timing
+            else f"{name} is long: it was read at {num_lines:,} places."
+        )
+    elif is_long:
         record.notes.append(
             f"{name} has {num_lines:,} records: its curves show the lowest and the highest value, and"
             " the mean, of every thousandth part."

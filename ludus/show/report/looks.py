@@ -2,7 +2,7 @@
 
 (There are eighty looks of lines and as many of dots; the series of a larger chart repeat them.)
 If metrics belong to several agents, the report of one run has a colour for each agent, the same in all
-charts, and dashes for training, evaluation or test. A comparison has a colour for each run.
+charts, and dashes for training, evaluation or test. A comparison has a colour for each group of runs.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Drawn:
     series: Series
     same: Sequence[str] = ()
     """Owners of the further names."""
+    group: int = 0
+    """Index of its run's group on the page."""
 
     @property
     def key(self) -> tuple[int, str]:
@@ -45,8 +47,8 @@ class Drawn:
 class Looks:
     """Assigns looks to the series of a page."""
 
-    def __init__(self, parts: Sequence[Parts], num_runs: int) -> None:
-        self._num_runs = num_runs
+    def __init__(self, parts: Sequence[Parts], num_groups: int) -> None:
+        self._num_groups = num_groups
         self.owners = list(dict.fromkeys(part.owner for part in parts if part.owner))
         lines = {part.line for part in parts}
         self._lines = [line for line in _LINES if line in lines]
@@ -85,7 +87,7 @@ class Looks:
         owner, line = self.place(one)
         # The first colour is for the whole.
         colour = 1 + (owner - 1) % (NUM_COLOURS - 1) if owner else 0
-        return (one.run if self._num_runs > 1 else colour), line
+        return (one.group if self._num_groups > 1 else colour), line
 
     def _of_place(self, one: Drawn, place: int) -> Look:
-        return (one.run, place) if self._num_runs > 1 else (place, place // NUM_COLOURS)
+        return (one.group, place) if self._num_groups > 1 else (place, place // NUM_COLOURS)

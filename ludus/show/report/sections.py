@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ludus.core.exactness import Exact, exact_word
 from ludus.show.report.charts import text
-from ludus.show.report.curves import AXIS_NAMES, run_labels
+from ludus.show.report.curves import AXIS_NAMES
 from ludus.show.report.files import ReportedRun, mapping, number
+from ludus.show.report.groups import run_labels
 from ludus.show.report.scales import short_number
 from ludus.store.directory import way_to_resume
 from ludus.store.places import below
@@ -228,14 +229,6 @@ def texts(run: ReportedRun, *, without: Collection[str] = ()) -> str:
 def config(run: ReportedRun) -> str:
     """Return the full resolved config."""
     return _panel(f"<pre>{text(run.config)}</pre>" if run.config else "<p>There is none.</p>")
-
-
-def notes(runs: Iterable[ReportedRun]) -> str:
-    """Return what could not be read."""
-    # A section may have read a file again that has a note already.
-    lines = [f"{run.name}: {note}" for run in runs for note in dict.fromkeys(run.notes)]
-    items = "".join(f'<p class="warn">{text(note)}</p>' for note in lines)
-    return _panel(items) if items else ""
 
 
 def _panel(body: str) -> str:

@@ -10,9 +10,9 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any
 
+from ludus.show.report.sampling import sampled, spread
 from ludus.store.storage import Storage
 
 LONG = 8 << 20
@@ -130,21 +130,20 @@ class Gatherer:
 
 def _columns(stretch: Sequence[Record]) -> dict[str, tuple[Sequence[int], Sequence[Any]]]:
     """Return the values of each name, with the indices of their records."""
-    alike: dict[tuple[str, ...], list[int]] = {}
+    kinds = {*map(tuple, stretch)}
+    if len(kinds) == 1:
+        columns = zip(*(record.values() for record in stretch), strict=True)
+        places = range(len(stretch))
+        return {name: (places, values) for name, values in zip(*kinds, columns, strict=True)}
+    found: dict[str, tuple[list[int], list[Any]]] = {}
     for place, record in enumerate(stretch):
-        alike.setdefault(tuple(record), []).append(place)
-    found: dict[str, tuple[Sequence[int], Sequence[Any]]] = {}
-    for names, places in alike.items():
-        columns = zip(*(stretch[place].values() for place in places), strict=True)
-        for name, values in zip(names, columns, strict=True):
-            if name in found:
-                before, others = found[name]
-                pairs = zip((*before, *places), (*others, *values), strict=True)
-                both = sorted(pairs, key=itemgetter(0))
-                found[name] = [place for place, _ in both], [value for _, value in both]
-            else:
-                found[name] = places, values
-    return found
+        for name, value in record.items():
+            if name not in found:
+                found[name] = [], []
+            at, values = found[name]
+            at.append(place)
+            values.append(value)
+    return {**found}
 
 
 def _is_finite(values: Sequence[float]) -> bool:
@@ -173,9 +172,8 @@ def is_count(value: object) -> bool:
 
 def counters_of(record: Mapping[str, Any], names: Sequence[str]) -> dict[str, int]:
     """Return the counters of a record."""
-    counters = {name: record.get(name) for name in names}
     return {
-        name: value for name, value in counters.items() if value is not None and is_count(value)
+        name: value for name in names if (value := record.get(name)) is not None and is_count(value)
     }
 
 
@@ -191,13 +189,39 @@ def number(value: object) -> float | None:
         return math.inf if isinstance(value, int) and value > 0 else -math.inf
 
 
-def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Record]]:
+def sampled_stretches(
+    storage: Storage,
+    name: str,
+    notes: list[str],
+    *,
+    every: int,
+    num_stretches: int,
+    count: int | None,
+) -> Iterator[list[Record]]:
+    """Yield objects of a long .jsonl file in chunks, about one of `every`, or `count` at even distances."""
+    num_bad = 0
+    with storage.local(name) as path:
+        per_block = math.ceil(num_stretches / max(1, storage.size(name) >> 20))
+        for lines in sampled(path, every) if count is None else spread(path, count):
+            some = math.ceil(len(lines) / per_block) if count is None else len(lines)
+            for begin in range(0, len(lines), max(1, some)):
+                part = lines[begin : begin + some]
+                records = _parsed(part)
+                num_bad += len(part) - len(records)
+                yield records
+    _note_damaged(name, num_bad, notes)
+
+
+def stretches(
+    storage: Storage, name: str, notes: list[str], *, is_long: bool | None = None
+) -> Iterator[list[Record]]:
     """Yield the objects of a .jsonl file in chunks; skip a torn last line, note any other bad one."""
     if not storage.exists(name):
         notes.append(f"{name} is missing.")
         return
     size = storage.size(name)
-    most = max(size // _NUM_STRETCHES, _FEWEST_BYTES) if size > LONG else _FEWEST_BYTES
+    is_long = size > LONG if is_long is None else is_long
+    most = max(size // _NUM_STRETCHES, _FEWEST_BYTES) if is_long else _FEWEST_BYTES
     num_bad, num_bytes, lines = 0, 0, list[bytes]()
     for line in storage.lines(name):
         if line.strip():
@@ -213,6 +237,10 @@ def stretches(storage: Storage, name: str, notes: list[str]) -> Iterator[list[Re
     yield records
     if size == 0:
         notes.append(f"{name} is empty.")
+    _note_damaged(name, num_bad, notes)
+
+
+def _note_damaged(name: str, num_bad: int, notes: list[str]) -> None:
     if num_bad:
         notes.append(f"{name} has {num_bad} damaged line{'s' * (num_bad > 1)}, left out here.")
 

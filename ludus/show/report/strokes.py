@@ -49,6 +49,13 @@ class Line:
     """If the points were thinned, the means of all values by chunk, sorted."""
     num_left_out: int = 0
     """Number of non-finite values that were thinned out."""
+    runs: Sequence[tuple[Sequence[float], Sequence[float]]] = ()
+    """If it is the mean of several runs, the curve of each, drawn faintly."""
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether it is drawn faintly under its trend; the mean of several runs is a trend already."""
+        return not self.runs and is_noisy(self.ys)
 
     @property
     def is_dots(self) -> bool:
@@ -95,13 +102,25 @@ def curve(frame: PlotArea, line: Line, num_buckets: int) -> str:
         else:
             lone += "".join(f"{_path(frame, [point])}h0" for point in piece)
     dots = f'<path class="line c{line.colour} dot" d="{lone}"/>' if lone else ""
-    strength = " faint" if is_noisy(line.ys) else f" d{line.dash}"
+    strength = " faint" if line.is_noisy else f" d{line.dash}"
     drawn = f'<path class="line c{line.colour}{strength}" d="{path}"/>' if path else ""
-    if is_noisy(line.ys):
+    if line.is_noisy:
         xs, ys = zip(*line.trend, strict=True) if line.trend else (line.xs, line.ys)
         trend = _path(frame, means(xs, ys, _NUM_MEANS))
         drawn += f'<path class="line c{line.colour} d{line.dash}" d="{trend}"/>'
     return drawn + dots
+
+
+def faint_runs(frame: PlotArea, line: Line, num_buckets: int) -> str:
+    """Return the paths of the runs that a curve is the mean of."""
+    drawn = ""
+    for xs, ys in line.runs:
+        points = [point for point in thin(xs, ys, num_buckets) if is_drawn(point[1])]
+        if len(points) > 1:
+            drawn += f'<path class="line c{line.colour} run" d="{_path(frame, points)}"/>'
+        elif points:
+            drawn += f'<path class="line c{line.colour} run dot" d="{_path(frame, points)}h0"/>'
+    return drawn
 
 
 def spread(frame: PlotArea, line: Line) -> str:

@@ -75,7 +75,7 @@ svg .end{text-anchor:end}svg .mid{text-anchor:middle}
 svg .marked{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card);stroke-width:4px}
 .grid{stroke:var(--grid);fill:none}.axis{stroke:var(--soft);stroke-opacity:.55;fill:none}
 .line{fill:none;stroke:currentColor;stroke-width:1.7;stroke-linejoin:round;stroke-linecap:round}
-.faint{stroke-width:1;stroke-opacity:.32}.dot{stroke-width:7}
+.faint{stroke-width:1;stroke-opacity:.32}.run{stroke-width:1;stroke-opacity:.28}.dot{stroke-width:7}
 .mark{fill:currentColor;stroke:var(--card);stroke-width:.8}
 .mark.hollow{fill:var(--card);stroke:currentColor;stroke-width:1.5}
 .moment{stroke:var(--warn);stroke-width:1.4;stroke-dasharray:4 3;fill:none}
@@ -85,6 +85,23 @@ svg .marked{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--card
 .band rect{fill:transparent}.band path,.band circle{opacity:0;pointer-events:none}
 .band path{stroke:var(--soft);stroke-dasharray:2 3}.band circle{fill:currentColor}
 .band:hover path,.band:hover circle{opacity:1}
+.note{color:var(--soft);font-size:13px;margin:0 0 12px}
+#choices{display:flex;flex-wrap:wrap;gap:6px 22px;align-items:center;position:sticky;top:8px;z-index:2;
+ font-size:14px;color:var(--soft)}
+#choices[hidden]{display:none}#choices label{display:flex;align-items:center;gap:8px}
+#choices select,#choices input{font:inherit;color:var(--ink);accent-color:var(--c0)}
+#choices select{background:var(--page);border:1px solid var(--rule);border-radius:6px;padding:3px 6px}
+#choices output{font-variant-numeric:tabular-nums;min-width:2.3em}
+figure[data-chart]{position:relative}
+.pointer{pointer-events:none}.pointer path{stroke:var(--soft);stroke-dasharray:2 3}
+.pointer circle{fill:currentColor}
+.tip{position:absolute;top:34px;z-index:1;pointer-events:none;max-width:calc(100% - 8px);padding:6px 10px;
+ background:var(--card);border:1px solid var(--rule);border-radius:8px;font-size:12.5px;line-height:1.45;
+ box-shadow:0 2px 10px #0003;font-variant-numeric:tabular-nums}
+.tip span{display:block;color:var(--soft);overflow-wrap:anywhere}
+.tip .row{color:var(--ink)}
+.tip i{display:inline-block;width:9px;height:9px;border-radius:3px;margin-right:7px;background:currentColor}
+.differences td,.differences thead th{white-space:nowrap}.differences tbody th{color:var(--ink)}
 .legend{display:flex;flex-wrap:wrap;gap:2px 18px;list-style:none;margin:8px 0 0;padding:0;
  font-size:13px;color:var(--soft)}
 .legend li{overflow-wrap:anywhere}
@@ -120,6 +137,7 @@ details{margin:10px 0}summary{cursor:pointer;font-weight:600;font-size:14px;colo
 footer{margin-top:48px;color:var(--soft);font-size:13px}
 @media (max-width:640px){main{padding:20px 14px}h1{font-size:23px}.wide{grid-column:auto}
  .cards{grid-template-columns:repeat(auto-fit,minmax(130px,1fr))}
+ #choices{position:static}.tip{top:auto;bottom:calc(100% - 34px)}
  .charts:not(.small) svg text,.one svg text{font-size:17px}
  .runs,.runs tbody,.runs tr,.runs tbody th,.runs td{display:block}.runs thead{display:none}
  .events,.events tbody,.events tr,.events td{display:block;width:auto}

@@ -1,0 +1,142 @@
+"""Group runs whose configs differ only in the seed, and find the keys in which the groups differ."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ludus.show.report.files import ReportedRun, mapping
+from ludus.store.groups import group_of
+from ludus.store.places import parted
+
+FREE = ("seed", "experiment")
+"""Keys of a config in which the runs of a group may differ: the seed, and a name."""
+
+MISSING = "-"
+"""Value of a key that a config lacks."""
+
+_NUMBER = re.compile(r"([-_. ]?(seed|s)?[-_.=]?\d+)$")
+_MOST_IN_NAME = 3
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of one config with different seeds."""
+
+    name: str
+    runs: Sequence[int]
+    """Indices of its runs on the page."""
+    configs: Sequence[Mapping[str, object]]
+    """The flat config of each run, without the free keys; empty for a run that recorded none."""
+
+    @property
+    def label(self) -> str:
+        """The name, with the number of runs if there are several."""
+        return f"{self.name} ({len(self.runs)} runs)" if len(self.runs) > 1 else self.name
+
+
+def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
+    """Return the name of each run, or its directory if two share a name."""
+    names = [run.name for run in runs]
+    return [run.name if names.count(run.name) == 1 else run.place for run in runs]
+
+
+def grouped(runs: Sequence[ReportedRun]) -> list[RunGroup]:
+    """Return the groups in the order of their first runs; a run of no group is one by itself.
+
+    A run belongs to the group that run.json names, else to the runs whose configs differ only in the seed.
+    """
+    configs = [flat_config(run) for run in runs]
+    members: dict[str, list[int]] = {}
+    named: dict[str, set[str]] = {}
+    for index, run in enumerate(runs):
+        if name := group_of(run.about):
+            key = f"group {parted(run.place)[0]} {name}"
+            members.setdefault(key, []).append(index)
+            named.setdefault(_key(run, configs[index]), set()).add(key)
+    for index, run in enumerate(runs):
+        if not group_of(run.about):
+            key = _key(run, configs[index])
+            (only,) = named[key] if len(named.get(key, ())) == 1 else (key,)
+            members.setdefault(only, []).append(index)
+    ordered = sorted((sorted(indices) for indices in members.values()), key=lambda one: one[0])
+    found = [RunGroup("", indices, [configs[index] for index in indices]) for indices in ordered]
+    return [
+        RunGroup(name, one.runs, one.configs)
+        for name, one in zip(_names(runs, found), found, strict=True)
+    ]
+
+
+def flat_config(run: ReportedRun, *, free: Collection[str] = FREE) -> dict[str, object]:
+    """Return the recorded config by dotted keys, without the free ones."""
+    found = dict(_flat(mapping(run.about.get("config"))))
+    return {key: value for key, value in found.items() if key not in free}
+
+
+def differing_keys(configs: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the keys whose values are not the same in all of these configs."""
+    paths = dict.fromkeys(path for config in configs for path in config)
+    return [
+        path
+        for path in paths
+        if len({repr(config[path]) if path in config else None for config in configs}) > 1
+    ]
+
+
+def merged_config(configs: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    """Return the config of several runs; a key in which they differ has the values of all."""
+    found = {key: value for config in configs for key, value in config.items()}
+    for key in differing_keys(configs):
+        found[key] = " | ".join(dict.fromkeys(shown_value(config, key) for config in configs))
+    return found
+
+
+def shown_value(config: Mapping[str, object], key: str) -> str:
+    """Return the value of a key as a config file has it."""
+    if key not in config:
+        return MISSING
+    value = config[key]
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _key(run: ReportedRun, config: Mapping[str, object]) -> str:
+    """Return what the runs of a group have in common; a run without a recorded config is alone."""
+    return json.dumps(config, sort_keys=True, default=str) if config else f"run {run.place}"
+
+
+def _names(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> list[str]:
+    """Return a name for each group, by which it can be told from the others."""
+    labels = run_labels(runs)
+    names = [_name([runs[i] for i in one.runs], [labels[i] for i in one.runs]) for one in groups]
+    if len(set(names)) == len(names):
+        return names
+    keys = differing_keys([one.configs[0] for one in groups])
+    told = [
+        ", ".join(f"{key} {shown_value(one.configs[0], key)}" for key in keys[:_MOST_IN_NAME])
+        for one in groups
+    ]
+    names = [f"{name} ({more})" if more else name for name, more in zip(names, told, strict=True)]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{name} · {labels[one.runs[0]]}" for name, one in zip(names, groups, strict=True)]
+
+
+def _name(runs: Sequence[ReportedRun], labels: Sequence[str]) -> str:
+    """Return the recorded name of a group, or what the names of its runs begin with."""
+    if len(runs) == 1:
+        return labels[0]
+    if name := next(filter(None, (group_of(run.about) for run in runs)), None):
+        return name
+    stems = {_NUMBER.sub("", run.name) or run.name for run in runs}
+    return stems.pop() if len(stems) == 1 else f"{labels[0]} and {len(runs) - 1} more"
+
+
+def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value

@@ -1,0 +1,134 @@
+"""Runs whose configs differ only in the seed are a group, and a group has a name that tells it apart."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ludus.core.errors import RunError
+from ludus.show.report.files import ReportedRun
+from ludus.show.report.groups import differing_keys, flat_config, grouped, shown_value
+from ludus.store.groups import runs_called
+from tests.show.test_report import make_run
+
+PPO = {"kind": "ppo", "optimizer": {"kind": "adam", "learning_rate": 0.001}}
+
+
+def a_run(name: str, config: dict[str, Any] | None = None, **about: Any) -> ReportedRun:
+    note = {"name": name, "kind": "ppo", **about}
+    return ReportedRun(f"runs/{name}", note if config is None else {**note, "config": config})
+
+
+def named(*runs: ReportedRun) -> dict[str, list[int]]:
+    return {one.name: list(one.runs) for one in grouped(runs)}
+
+
+def test_runs_that_differ_in_the_seed_and_the_experiments_name_are_one_group() -> None:
+    runs = [
+        a_run(f"ppo-{seed}", {**PPO, "seed": seed, "experiment": f"try {seed}"})
+        for seed in range(3)
+    ]
+    other = a_run("slow", {**PPO, "seed": 0, "gamma": 0.9})
+    assert named(runs[0], other, *runs[1:]) == {"ppo": [0, 2, 3], "slow": [1]}
+
+
+def test_the_group_that_run_json_names_keeps_runs_of_different_configs_together() -> None:
+    one, two = a_run("a", {"gamma": 0.9}, group="mine"), a_run("b", {"gamma": 0.8}, group="mine")
+    assert named(one, two) == {"mine": [0, 1]}
+
+
+def test_a_run_without_a_group_joins_the_one_group_of_its_config() -> None:
+    one, two = a_run("a", {**PPO, "seed": 0}, group="mine"), a_run("b", {**PPO, "seed": 1})
+    assert named(two, one) == {"mine": [0, 1]}
+    # With two groups of its config it is unknown which it belongs to.
+    other = a_run("c", {**PPO, "seed": 2}, group="others")
+    assert named(one, two, other) == {"a": [0], "b": [1], "c": [2]}
+
+
+def test_groups_of_one_name_in_two_roots_are_two() -> None:
+    runs = [
+        a_run("a", {**PPO, "seed": 0}, group="mine"),
+        a_run("b", {**PPO, "seed": 1}, group="mine"),
+    ]
+    elsewhere = ReportedRun("elsewhere/b", runs[1].about)
+    assert [list(one.runs) for one in grouped([runs[0], elsewhere])] == [[0], [1]]
+
+
+def test_runs_that_do_not_say_their_config_are_alone() -> None:
+    assert named(a_run("a"), a_run("b")) == {"a": [0], "b": [1]}
+
+
+@pytest.mark.parametrize(
+    ("names", "stem"),
+    [
+        (("ppo", "ppo-2", "ppo-3"), "ppo"),
+        (("ppo-s0", "ppo-s1"), "ppo"),
+        (("ppo_seed1", "ppo_seed12"), "ppo"),
+        (("7", "8"), "7 and 1 more"),
+        (("first", "second"), "first and 1 more"),
+    ],
+)
+def test_a_group_is_called_by_what_its_runs_names_begin_with(
+    names: tuple[str, ...], stem: str
+) -> None:
+    runs = [a_run(name, {**PPO, "seed": seed}) for seed, name in enumerate(names)]
+    assert list(named(*runs)) == [stem]
+
+
+def test_groups_of_one_name_are_told_apart_by_what_differs() -> None:
+    def config(rate: float, seed: int) -> dict[str, Any]:
+        return {"optimizer": {"learning_rate": rate}, "seed": seed}
+
+    runs = [a_run(f"ppo-{n}", config(rate, n)) for n, rate in enumerate([0.1, 0.1, 0.2, 0.2])]
+    assert named(*runs) == {
+        "ppo (optimizer.learning_rate 0.1)": [0, 1],
+        "ppo (optimizer.learning_rate 0.2)": [2, 3],
+    }
+    assert next(one.label for one in grouped(runs)).endswith("0.1) (2 runs)")
+
+
+def test_keys_that_differ_are_found_wherever_they_are_nested_or_missing() -> None:
+    adam, sgd = (
+        a_run("a", {**PPO, "seed": 1}),
+        a_run("b", {"kind": "ppo", "optimizer": {"kind": "sgd"}}),
+    )
+    configs = [flat_config(adam), flat_config(sgd)]
+    assert differing_keys(configs) == ["optimizer.kind", "optimizer.learning_rate"]
+    assert [shown_value(one, "optimizer.learning_rate") for one in configs] == ["0.001", "-"]
+    # 1, 1.0 and true are equal in Python, but not in a config.
+    assert differing_keys([{"a": 1, "b": None}, {"a": True}]) == ["a", "b"]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, seed in (("b", 1), ("a", 10), ("c", 2)):
+        run = make_run(tmp_path / "runs" / name, name=name)
+        note = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**note, "seed": seed, "group": "mine"}))
+    make_run(tmp_path / "runs" / "alone", name="alone")
+    return tmp_path / "runs"
+
+
+def test_a_word_names_a_directory_a_run_below_the_root_or_a_group_by_seed(root: Path) -> None:
+    assert runs_called(str(root / "a"), "nowhere") == [str(root / "a")]
+    assert runs_called("alone", str(root)) == [str(root / "alone")]
+    assert runs_called("mine", str(root)) == [str(root / name) for name in ("b", "c", "a")]
+
+
+def test_a_name_of_a_run_and_a_group_is_refused(root: Path) -> None:
+    make_run(root / "mine", name="mine")
+    with pytest.raises(RunError, match="'mine' is both a run and a group of 3 runs; write"):
+        runs_called("mine", str(root))
+    assert runs_called(str(root / "mine"), str(root)) == [str(root / "mine")]
+
+
+def test_a_word_that_names_nothing_is_refused_and_a_damaged_run_belongs_to_no_group(
+    root: Path,
+) -> None:
+    with pytest.raises(RunError, match="other is not a run directory; `ludus runs`"):
+        runs_called("other", str(root))
+    (root / "b" / "run.json").write_text("{")
+    assert runs_called("mine", str(root)) == [str(root / name) for name in ("c", "a")]
