@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 from ludus.core.errors import ConfigError, RunError, nearest
 from ludus.show.names import taken_apart
 from ludus.show.report.charts import WIDE, text
-from ludus.show.report.curves import metric_charts
+from ludus.show.report.curves import metric_charts, page_curves
 from ludus.show.report.files import ReportedRun, read_run
+from ludus.show.report.groups import grouped
 from ludus.show.report.style import chart_style
 from ludus.show.wording import shorten
 from ludus.store.outputs import head_of, write_file
@@ -47,7 +48,8 @@ def plot(
     places = [_place(one) for one in (run, *more)]
     wanted = [metric] if isinstance(metric, str) else list(metric or ())
     runs = _only([read_run(place) for place in dict.fromkeys(places)], wanted)
-    return Plot(_FIGURE.findall(_NOT_XML.sub("\ufffd", metric_charts(runs))), places)
+    charts = metric_charts(page_curves(runs, grouped(runs)))
+    return Plot(_FIGURE.findall(_NOT_XML.sub("\ufffd", charts)), places)
 
 
 class Plot:
