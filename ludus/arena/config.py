@@ -23,6 +23,7 @@ from ludus.config.evaluation import EvaluationConfig
 from ludus.config.overrides import override
 from ludus.config.registry import find
 from ludus.config.sections import kind_of, validate
+from ludus.config.start import StartConfig
 from ludus.core.errors import LudusError, nearest
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest
@@ -52,6 +53,8 @@ class ExperimentParameters(CountedConfig):
     """The scenario: the data that the agents speak about."""
     agents: dict[str, AgentSection]
     """Each agent, by name."""
+    start: StartConfig | None
+    """The run to start from; null starts from new weights."""
     optimizer: OptimizerSection
     """The optimizer."""
     learning_rate_schedule: ScheduleSection

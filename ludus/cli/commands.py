@@ -48,6 +48,12 @@ def train(
         typer.Option("--run", help="The run's name; else the config's, numbered if it is taken."),
     ] = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The same as seed=N.")] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="RUN[:MODEL]", help="Start from its weights: best, last, or a model."
+        ),
+    ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -57,7 +63,7 @@ def train(
 
     load(plugin)
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-    trainer = build_trainer(read_config(config, changes, tell=tell))
+    trainer = build_trainer(read_config(config, changes, tell=tell, start=start))
     if run is None:
         run = _numbered(root, trainer.config.name)
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")

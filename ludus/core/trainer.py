@@ -83,6 +83,7 @@ class Trainer:
         self.recorder: Records | None = None
         # Class names of all that a script gave, by role: they affect the run but are in no config.
         self.given_classes: dict[str, str] = {}
+        self.started_from: Mapping[str, Any] | None = None  # what a new run took from another
         self._saved_cursor: Any = []
         self.notes: list[str] = []  # what `fit` changed in the config, a sentence each
         self._first_state, self._unsaved = self.services.first_state(), UnsavedStates()
@@ -294,6 +295,7 @@ class Trainer:
             self.prepare(max_steps=max_steps if max_steps is not None else num_train_steps)
             is_prepared = self._is_prepared = True
             self._first_state.remember(self.given_models())
+            self.started_from = self.services.start(self, root)
             plan = self.plan()
             check_plan(plan, self.run.counters)
             hooks = self._bind_hooks(plan, own, trainer_state)

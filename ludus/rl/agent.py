@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.core.starting import SavedTraining
 from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
 from ludus.nn.learner import Learner
+from ludus.nn.start import StartTarget, start_groups
 from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Update
@@ -65,8 +67,13 @@ class Agent(Update):
             )
         self._target: tuple[Target, TargetConfig] | None = None
 
-    def make_learner(self, network: nn.Module, *, undecayed: Collection[str] = ()) -> Learner:
-        """Return the learner of a network with the config's optimizer, clipping and precision."""
+    def make_learner(
+        self, network: nn.Module, name: str, *, undecayed: Collection[str] = ()
+    ) -> Learner:
+        """Return the learner of a network with the config's optimizer, clipping and precision.
+
+        `name` is that of the network in `learned`.
+        """
         config = self.config
         return Learner(
             network.to(self.device),
@@ -75,6 +82,7 @@ class Agent(Update):
             precision=config.precision,
             highest_rate=config.highest_rate,
             undecayed=undecayed,
+            groups=start_groups(network, config.start, named=_prefixed(name)),
         )
 
     def make_target(self, learner: Learner, config: TargetConfig) -> Target:
@@ -82,6 +90,15 @@ class Agent(Update):
         target = Target(learner)
         self._target = target, config
         return target
+
+    def starting(self) -> StartTarget:
+        """Return the networks and the normaliser, which can start as those of another run."""
+        target, normaliser = self._target, self.normaliser
+        return StartTarget(
+            {name: (one, _prefixed(name)) for name, one in self.learners().items()},
+            then=[] if target is None else [lambda: target[0].follow(1.0)],
+            parts={} if normaliser is None else {"normaliser": normaliser.start_from},
+        )
 
     def learners(self) -> Mapping[str, Learner]:
         """Return what learns, by name: all of `learned` but the targets."""
@@ -212,6 +229,12 @@ class Agent(Update):
         """Undo, after the block, whatever forward passes inside it changed in the networks."""
         return restored(*self.modules(), what=("buffers", "extra_state"))
 
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the networks and the normaliser in the saved state of an agent."""
+        networks = {name: one for name, one in state["networks"].items() if "optimizer" in one}
+        return SavedTraining(networks, {"normaliser": state["normaliser"]})
+
     def state_dict(self) -> dict[str, Any]:
         """Return all networks, generators, and metrics not yet logged."""
         return {
@@ -242,3 +265,7 @@ class Agent(Update):
             part.load_state_dict(networks[name])
         self.generator.bit_generator.state = generator
         self.load_metric_state(state)
+
+
+def _prefixed(network: str) -> Callable[[str], str]:
+    return lambda name: f"{network}.{name}"

@@ -65,7 +65,7 @@ def load(
     """
     for one in [plugin] if isinstance(plugin, str) else plugin:
         load_plugin(one)
-    place = _place(run, root)
+    place = place_of(run, root)
     with RebuiltRun.open(
         place,
         network=network,
@@ -77,7 +77,7 @@ def load(
     return _as_expected(_one_of(found, agent, place), expected, place)
 
 
-def _place(run: str | Path, root: str | Path) -> str:
+def place_of(run: str | Path, root: str | Path) -> str:
     """Return the location of a run that is given by location, or by its name below the root."""
     is_there = is_url(str(run)) or open_storage(run).exists("run.json")
     named = below(root, str(run))

@@ -193,8 +193,12 @@ class Session:
             # A report is made without the plugin, and must distinguish counters from metrics.
             **({"counters": own} if own else {}),
         }
+        if (record := self._trainer.started_from) is not None:
+            about["start"] = {key: value for key, value in record.items() if key != "reason"}
         directory.write_first_files(self._storage, self._trainer.config, about)
         self.tell("started")
+        if record is not None:
+            self.tell("started_from", **record)
 
     def _about(self) -> dict[str, Any]:
         self._witness.settle()

@@ -15,6 +15,7 @@ from ludus.config.base import (
     PositiveFloat,
     TrainerConfig,
 )
+from ludus.config.start import StartConfig
 from ludus.core.errors import ConfigError, nearest
 from ludus.fit.config import FitEvaluationConfig, ParameterGroupConfig
 from ludus.judge.directions import Direction, direction_of
@@ -56,6 +57,8 @@ class SupervisedConfig(TrainerConfig):
     """The optimizer of the weights."""
     parameter_groups: list[ParameterGroupConfig]
     """Parameter groups with their own learning rate, or frozen; empty trains all alike."""
+    start: StartConfig | None
+    """The run to start from; null starts from new weights."""
     learning_rate_schedule: LearningRateScheduleSection
     """How the learning rate changes with the optimisation steps."""
     gradient_checkpointing: list[Annotated[str, Field(min_length=1)]]

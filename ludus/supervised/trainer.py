@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
+from ludus.core.starting import SavedTraining
 from ludus.fit.build import make_update
 from ludus.fit.length import lengthened
 from ludus.fit.loop import Fit
@@ -25,6 +26,7 @@ from ludus.judge.milestones import Milestones
 from ludus.nn.base_weights import base_digest
 from ludus.nn.model import Model
 from ludus.nn.schedule import OfStep, Schedule
+from ludus.nn.start import StartTarget, same_name
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.nn.torch_optimizer import Make, TorchMade
 from ludus.session.begun import Begun, as_begun, engine_options, has_begun
@@ -306,6 +308,15 @@ class BaseTrainer(Trainer):
         self.train_data.close()
         if self.async_evaluator is not None:
             self.async_evaluator.close()
+
+    def starting(self) -> StartTarget:
+        """Return the network, which can start as that of another run."""
+        return StartTarget({"": (self.update.learner, same_name)})
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the network and the optimizer in a saved state."""
+        return SavedTraining({"": {"weights": state["model"], "optimizer": state["optimizer"]}})
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons from the data, and from the parts."""

@@ -99,10 +99,10 @@ class Candidates:
             if len(self.models) > 1:
                 raise ConfigError(
                     f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the"
-                    " weights of each yourself, and use start: cold"
+                    " weights of each yourself, and use round_start: cold"
                 )
             _load(self.models[0], config.starting_checkpoint, "'starting_checkpoint'")
-        if len(self.models) > 1 or config.start != "warm":
+        if len(self.models) > 1 or config.round_start != "warm":
             self._begun.keep(self.models)
         self.chosen = self.place_of(self.wanted or 0)
 

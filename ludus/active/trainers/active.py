@@ -250,7 +250,7 @@ class ActiveTrainer(BaseTrainer):
 
     def _renew(self) -> None:
         """Declare the parts that are reset in each round."""
-        own = (self.model, self.optimizer, self.update) if self.config.start != "warm" else ()
+        own = (self.model, self.optimizer, self.update) if self.config.round_start != "warm" else ()
         self.fitting.renew_only(self.judge, *own)
 
     def _prepare_observers(self) -> None:

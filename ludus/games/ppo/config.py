@@ -18,6 +18,7 @@ from ludus.config.base import (
 from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.minibatches import undivided
+from ludus.config.start import StartConfig
 from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game, num_roles
@@ -139,6 +140,8 @@ class FusedPpoConfig(CountedConfig):
     """The coefficient of the entropy bonus, against becoming deterministic too soon."""
     normalise_advantage: bool
     """Normalise the advantages of each minibatch to mean 0 and standard deviation 1."""
+    start: StartConfig | None
+    """The run to start from; null starts from new weights."""
     optimizer: OptimizerSection
     """The optimizer."""
     learning_rate_schedule: ScheduleSection

@@ -132,7 +132,8 @@ class Sac(Agent):
             body = make_body(config.network, spec.obs_shape)
             actor = Actor(body, self.distribution.num_outputs)
             critics = Critics(config.network, math.prod(spec.obs_shape) + width)
-        self.actor, self.critics = self.make_learner(actor), self.make_learner(critics)
+        self.actor = self.make_learner(actor, "actor")
+        self.critics = self.make_learner(critics, "critics")
         temperature = Temperature(config.temperature.initial).to(device)
         # Weight decay would pull the temperature towards 1.
         self.temperature = Learner(

@@ -89,7 +89,7 @@ FIVE = [
             "'training.strategy' trains a committee",
         ),
         (
-            {"start": "checkpoint", "starting_checkpoint": "runs/a/models/best"},
+            {"round_start": "checkpoint", "starting_checkpoint": "runs/a/models/best"},
             "'training.start' is checkpoint",
         ),
         (
