@@ -311,7 +311,8 @@ class BaseTrainer(Trainer):
 
     def starting(self) -> StartTarget:
         """Return the network, which can start as that of another run."""
-        return StartTarget({"": (self.update.learner, same_name)})
+        learners = {"": (self.update.learner, same_name)}
+        return StartTarget(learners, then=[self.update.begin_mean])
 
     @staticmethod
     def saved_training(state: Mapping[str, Any]) -> SavedTraining:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ from ludus.fit.preflight import check_model
 from ludus.fit.watchers import make_judge
 from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES, Model
+from ludus.nn.start import StartTarget
 from ludus.seeds import forked
 from ludus.session.logger import WriteLog
 from ludus.supervised.build import make_model, named_in_full
@@ -326,6 +328,17 @@ class ActiveTrainer(BaseTrainer):
             {"candidate": candidates.names[candidates.chosen]} if len(candidates.names) > 1 else {}
         )
         super()._keep(name, weights, {**own, **note})
+
+    def starting(self) -> StartTarget:
+        """Return the network, which can start as that of another run; rounds begin from its weights."""
+        if isinstance(self.model, Classifier) or len(self.candidates.models) > 1:
+            what = "several candidates" if len(self.candidates.models) > 1 else "a classifier"
+            raise ConfigError(
+                f"'start' is for one network, and this run has {what}; set it to null, and load the weights"
+                " of each yourself"
+            )
+        found = super().starting()
+        return replace(found, then=[*found.then, lambda: self.candidates.begin(self.config)])
 
     def consulted(self) -> Mapping[str, object]:
         """Return the strategy, the oracle, and the features function."""
