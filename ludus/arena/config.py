@@ -10,7 +10,7 @@ ExperimentSettings      what does not decide the result, as for every trainer of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 from torch import nn
 
@@ -44,6 +44,8 @@ class JudgingParameters(EvaluationConfig):
 
 class ExperimentParameters(CountedConfig):
     """The parameters of every trainer of the arena."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
 
     unit = "iteration"
     tensors = "data and episodes"

@@ -32,6 +32,11 @@ def same_name(name: str) -> str:
     return name
 
 
+def named_in(network: str) -> Named:
+    """Return the function for one of several networks, whose name precedes those of its weights."""
+    return lambda name: f"{network}.{name}"
+
+
 def start_groups(
     module: nn.Module,
     start: StartConfig | None,

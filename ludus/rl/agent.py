@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
+from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
-from ludus.nn.start import StartTarget, start_groups
+from ludus.nn.start import StartTarget, named_in, start_groups
 from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Update
@@ -82,8 +83,12 @@ class Agent(Update):
             precision=config.precision,
             highest_rate=config.highest_rate,
             undecayed=undecayed,
-            groups=start_groups(network, config.start, named=_prefixed(name)),
+            groups=self.start_groups(network, name),
         )
+
+    def start_groups(self, network: nn.Module, name: str) -> list[Group]:
+        """Return the parameter groups of the network of this name, by the section `start`."""
+        return start_groups(network, self.config.start, named=named_in(name))
 
     def make_target(self, learner: Learner, config: TargetConfig) -> Target:
         """Return a target network of this learner, which `step` updates as the config says."""
@@ -95,7 +100,7 @@ class Agent(Update):
         """Return the networks and the normaliser, which can start as those of another run."""
         target, normaliser = self._target, self.normaliser
         return StartTarget(
-            {name: (one, _prefixed(name)) for name, one in self.learners().items()},
+            {name: (one, named_in(name)) for name, one in self.learners().items()},
             then=[] if target is None else [lambda: target[0].follow(1.0)],
             parts={} if normaliser is None else {"normaliser": normaliser.start_from},
         )
@@ -265,7 +270,3 @@ class Agent(Update):
             part.load_state_dict(networks[name])
         self.generator.bit_generator.state = generator
         self.load_metric_state(state)
-
-
-def _prefixed(network: str) -> Callable[[str], str]:
-    return lambda name: f"{network}.{name}"

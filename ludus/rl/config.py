@@ -153,6 +153,8 @@ class StepsConfig(StrictConfig):
 class RLConfig(TrainerConfig):
     """The keys that every agent's config has."""
 
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+
     env: EnvSection
     """The env the agent learns in."""
     num_envs: Positive

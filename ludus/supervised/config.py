@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -32,6 +32,8 @@ from ludus.session.device import Tf32
 
 class SupervisedConfig(TrainerConfig):
     """The complete config of a supervised run."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
 
     experiment: Annotated[str, Field(min_length=1, max_length=80)]
     """The name of the experiment, part of the names of saved models."""

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ludus.core import Every, Observer, Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, LudusError
 from ludus.core.services import Weights
-from ludus.core.starting import SavedTraining
 from ludus.fit.build import make_update
 from ludus.fit.length import lengthened
 from ludus.fit.loop import Fit
@@ -26,14 +25,13 @@ from ludus.judge.milestones import Milestones
 from ludus.nn.base_weights import base_digest
 from ludus.nn.model import Model
 from ludus.nn.schedule import OfStep, Schedule
-from ludus.nn.start import StartTarget, same_name
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.nn.torch_optimizer import Make, TorchMade
 from ludus.session.begun import Begun, as_begun, engine_options, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
-from ludus.supervised import build, loading, measuring
+from ludus.supervised import build, loading, measuring, start
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import SplitDatasets, make_datasets
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -65,6 +63,9 @@ class BaseTrainer(Trainer):
     make_evaluator = staticmethod(build.evaluator_of)
     evaluation_job = build.SupervisedJob
     kept = loading.kept
+    starting = start.starting
+    saved_training = staticmethod(start.saved_training)
+    changed_state = start.changed_state
 
     def __init__(
         self,
@@ -308,16 +309,6 @@ class BaseTrainer(Trainer):
         self.train_data.close()
         if self.async_evaluator is not None:
             self.async_evaluator.close()
-
-    def starting(self) -> StartTarget:
-        """Return the network, which can start as that of another run."""
-        learners = {"": (self.update.learner, same_name)}
-        return StartTarget(learners, then=[self.update.begin_mean])
-
-    @staticmethod
-    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
-        """Return the network and the optimizer in a saved state."""
-        return SavedTraining({"": {"weights": state["model"], "optimizer": state["optimizer"]}})
 
     def inexact_because(self) -> Sequence[str]:
         """Return the reasons from the data, and from the parts."""

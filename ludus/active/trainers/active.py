@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
-from ludus.active import loading
+from ludus.active import loading, start
 from ludus.active.adapters.sklearn import Classifier, Refit, refusals
 from ludus.active.asking import Asking, Progress
 from ludus.active.config import ActiveConfig
@@ -38,7 +37,6 @@ from ludus.fit.preflight import check_model
 from ludus.fit.watchers import make_judge
 from ludus.judge.judge import leave_loop
 from ludus.nn.model import CLASS_LOSSES, Model
-from ludus.nn.start import StartTarget
 from ludus.seeds import forked
 from ludus.session.logger import WriteLog
 from ludus.supervised.build import make_model, named_in_full
@@ -73,6 +71,7 @@ class ActiveTrainer(BaseTrainer):
 
     asked_once = ("oracle",)
     kept = loading.kept
+    starting = start.starting
 
     def __init__(
         self,
@@ -328,17 +327,6 @@ class ActiveTrainer(BaseTrainer):
             {"candidate": candidates.names[candidates.chosen]} if len(candidates.names) > 1 else {}
         )
         super()._keep(name, weights, {**own, **note})
-
-    def starting(self) -> StartTarget:
-        """Return the network, which can start as that of another run; rounds begin from its weights."""
-        if isinstance(self.model, Classifier) or len(self.candidates.models) > 1:
-            what = "several candidates" if len(self.candidates.models) > 1 else "a classifier"
-            raise ConfigError(
-                f"'start' is for one network, and this run has {what}; set it to null, and load the weights"
-                " of each yourself"
-            )
-        found = super().starting()
-        return replace(found, then=[*found.then, lambda: self.candidates.begin(self.config)])
 
     def consulted(self) -> Mapping[str, object]:
         """Return the strategy, the oracle, and the features function."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ludus.config.base import Count, Positive, PositiveFloat, PositiveShare, Share, StrictConfig
 from ludus.config.counted import CountedConfig
@@ -45,6 +45,8 @@ class SparringConfig(StrictConfig):
 
 class RoleConfig(StrictConfig):
     """How one role learns."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
 
     net_arch: NetArch
     """The network from observations to action values: widths, b, r64, or repeats of them."""

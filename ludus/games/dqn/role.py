@@ -25,7 +25,7 @@ from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import Chosen, Subject
 from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
-from ludus.nn.start import start_groups
+from ludus.nn.start import named_in, start_groups
 from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Update
@@ -108,12 +108,8 @@ class RoleLearner(Update):
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
             max_grad_norm=self._max_grad_norm,
             precision="float32" if self._precision == "tf32" else self._precision,
-            groups=start_groups(net, self._start, named=self.name_in_models),
+            groups=start_groups(net, self._start, named=named_in(self.role)),
         )
-
-    def name_in_models(self, name: str) -> str:
-        """Return the name of a weight in kept models."""
-        return f"{self.role}.{name}"
 
     def _use_learner(self) -> None:
         learner, inputs = self.learner, self.game.observation_size(self.role)

@@ -22,7 +22,7 @@ from ludus.games.roll_out import play_turns
 from ludus.games.speed import HostSyncs
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
-from ludus.nn.start import StartTarget
+from ludus.nn.start import StartTarget, named_in
 from ludus.seeds import derive
 from ludus.session.begun import begin, in_whole
 from ludus.session.reports import Reports, keep
@@ -261,7 +261,7 @@ class TwoRoleTrainer(RoleTrainer):
                     start_from(saved[role])
 
         return StartTarget(
-            {role: (one.learner, one.name_in_models) for role, one in roles.items()},
+            {role: (one.learner, named_in(role)) for role, one in roles.items()},
             then=[partial(one.target.follow, 1.0) for one in roles.values()],
             parts={"replay": load},
         )

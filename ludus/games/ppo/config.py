@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ludus.config.base import (
     Count,
@@ -101,6 +101,8 @@ def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
 
 class FusedPpoConfig(CountedConfig):
     """The config of a run of PPO on device games."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
 
     game: GameSection
     """The game: a single-player one, or a symmetric one for self-play."""

@@ -142,6 +142,7 @@ class Sac(Agent):
             max_grad_norm=None,
             highest_rate=config.highest_rate,
             undecayed=("log",),
+            groups=self.start_groups(temperature, "temperature"),
         )
         self.target = self.make_target(self.critics, config.target)
         self._network = actor
