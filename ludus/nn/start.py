@@ -5,6 +5,7 @@ Names are those in kept models: of several networks `policy.body.0.weight`, of o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -165,7 +166,7 @@ class StartTarget:
     def take_optimizer(self, saved: Mapping[str, Mapping[str, Any]]) -> None:
         """Load the saved state of each network's optimizer; raises StateError if one does not fit."""
         for name, (learner, _) in self.learners.items():
-            with states.within(name):
+            with states.within(name) if name else contextlib.nullcontext():
                 if name not in saved:
                     raise states.StateError("", "is a network that the other run did not have")
                 learner.optimizer.load_state_dict(_regrouped(saved[name], learner))

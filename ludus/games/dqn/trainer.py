@@ -253,12 +253,13 @@ class TwoRoleTrainer(RoleTrainer):
     def starting(self) -> StartTarget:
         """Return the networks and the replay buffers of the roles, which can start as another run's."""
         roles = self.learners
-        replays = {role: one.replay.start_from for role, one in roles.items()}
 
         def load(saved: Mapping[str, Any]) -> None:
-            for role, start_from in replays.items():
+            for role, one in roles.items():
                 with states.within(role):
-                    start_from(saved[role])
+                    one.replay.start_from(saved[role])
+                    # Rows of another run do not count as steps of this one.
+                    one.first_row = int(one.replay.total_pushed)
 
         return StartTarget(
             {role: (one.learner, named_in(role)) for role, one in roles.items()},
