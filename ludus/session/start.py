@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from ludus.config.registry import find
-from ludus.config.start import LAST, StartConfig
+from ludus.config.start import BEST, LAST, StartConfig
 from ludus.core.abilities import find_ability
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.starting import SavedTraining, Starts, Taken, TakesOver
 from ludus.core.states import StateError
 from ludus.core.trainer import Trainer
-from ludus.session.kept import last_of, model_in, weights_in
+from ludus.session.kept import last_of, model_at, model_in, weights_in
 from ludus.session.loading import place_of
 from ludus.session.plugins import load_again
 from ludus.show.terminal import tell
@@ -134,8 +134,10 @@ def _kept_model(storage: Storage, model: str) -> tuple[str, Mapping[str, Any]]:
     if Path(model, "model.json").is_file():
         return model, model_in(Path(model))[0]
     manifest = checkpoint.last_manifest(storage)
-    if manifest is None:
+    if manifest is None and model == BEST:
         raise RunError(f"{storage.place} has no checkpoint yet; let it run until it has saved one")
+    if manifest is None:
+        return model, model_at(storage, model)[0]
     named, (weights, _) = weights_in(
         storage, manifest, model, weights_of=lambda state: {}, tell=tell, is_last_best=False
     )
@@ -163,11 +165,13 @@ def _training_in(state: Mapping[str, Any], kind: str, place: str) -> SavedTraini
 
 def _take(section: StartConfig, source: Source, target: TakesOver) -> dict[str, Any]:
     """Load what fits, and return the record of it."""
-    taken = target.fitting(source.weights)
+    # The moments of a kept policy are not weights: they come with the normaliser.
+    weights = {k: v for k, v in source.weights.items() if not k.startswith("normalise.")}
+    taken = target.fitting(weights)
     if not taken.weights:
         raise RunError(
-            f"nothing of {source.words} fits this run: none of its {len(source.weights)} weights"
-            f" ({_listed(source.weights)}) has the name and shape of one here ({_listed(taken.only_here)}"
+            f"nothing of {source.words} fits this run: none of its {len(weights)} weights"
+            f" ({_listed(weights)}) has the name and shape of one here ({_listed(taken.only_here)}"
             f"{_shapes(taken, before='; ' if taken.only_here else '')})"
         )
     target.take(taken)
@@ -192,8 +196,20 @@ def _take(section: StartConfig, source: Source, target: TakesOver) -> dict[str, 
         "other_shape": {name: [*map(list, both)] for name, both in taken.other_shape.items()},
         "only_there": list(taken.only_there),
         "only_here": list(taken.only_here),
-        "reason": _told(source, taken, [key for key in digested if key != "weights"]),
+        "reason": _told(source, taken, [key for key in digested if key != "weights"])
+        + _hint(section, source),
     }
+
+
+def _hint(section: StartConfig, source: Source) -> str:
+    """Return that the networks are used to normalised observations, where the moments are not taken."""
+    parts = {} if source.saved is None else source.saved.parts
+    was_normalised = parts.get("normaliser") is not None or any(
+        name.startswith("normalise.") for name in source.weights
+    )
+    if getattr(section, "normaliser", True) or not was_normalised:
+        return ""
+    return "; its observations were normalised: 'start.normaliser' takes the moments too"
 
 
 def _told(source: Source, taken: Taken, more: Sequence[str]) -> str:
