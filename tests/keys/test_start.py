@@ -174,3 +174,15 @@ def test_the_record_of_what_was_taken_is_kept_with_its_digest(
     assert (note["taken"], note["kind"], len(note["sha256"])) == (4, "supervised", 64)
     assert event["sha256"] == note["sha256"]
     assert event["reason"].endswith("(supervised): 4 of its 4 weights")
+
+
+@pytest.mark.parametrize("kind", ["supervised", "sac", "ppo", "fused_dqn"])
+def test_frozen_bits_stay_in_compiled_updates_too(
+    kind: str, source: Source, compiled_calls: list[None]
+) -> None:
+    names = trained_names(run_in_memory(small_run(kind, engine="eager"))[0])
+    start = section(kind, source(kind), frozen=[names[0]])
+    _, first, after = run_in_memory(small_run(kind, start=start, engine="compiled"))
+    assert compiled_calls
+    assert torch.equal(first[names[0]], after[names[0]])
+    assert any(not torch.equal(first[name], after[name]) for name in names[1:])
