@@ -144,6 +144,11 @@ class ActiveConfig(SupervisedConfig):
                 f"'start' and {one} both say what weights there are at first; set 'start' to null, or leave"
                 " the other out"
             )
+        if self.start is not None and self.start.optimizer and self.round_start != "warm":
+            yield (
+                f"'start.optimizer' is true, but with 'round_start' {self.round_start} each round begins with"
+                " moments of its own; set it to false, or 'round_start' to warm"
+            )
         if self.round_start != "checkpoint":
             if self.starting_checkpoint is not None:
                 yield (

@@ -26,5 +26,12 @@ def starting(trainer: ActiveTrainer) -> StartTarget:
             f"'start' is for one network, and this run has {what}; set it to null, and load the weights of"
             " each yourself"
         )
+
+    def go_back_here() -> None:
+        """Let rounds that start over begin with the weights that were taken."""
+        candidates.begin(trainer.config)
+        trainer.fitting.renew_only()
+        trainer.renew()
+
     found = supervised.starting(trainer)
-    return replace(found, then=[*found.then, lambda: candidates.begin(trainer.config)])
+    return replace(found, then=[*found.then, go_back_here])

@@ -18,7 +18,7 @@ from ludus.testing.trainers import check_kill_anywhere, run_trainer
 from tests.start.sources import FAMILIES, Source, named_weights, section, small_run
 
 
-@pytest.mark.parametrize("kind", FAMILIES)
+@pytest.mark.parametrize("kind", [*FAMILIES, "active"])
 def test_a_run_from_another_ends_the_same_wherever_it_is_killed(
     kind: str, source: Source, tmp_path: Path
 ) -> None:
@@ -27,8 +27,14 @@ def test_a_run_from_another_ends_the_same_wherever_it_is_killed(
     start = section(kind, source(kind), **{k: v for k, v in changed.items() if k in known})
     if kind in ("fused_dqn", "dqn"):
         start["learning_rates"] = [{"prefix": "host" if kind == "fused_dqn" else "q", "rate": 0.5}]
+    more: dict[str, Any] = {}
+    if kind == "active":
+        start["optimizer"], more = (
+            False,
+            {"round_start": "cold", "max_rounds": 2, "initial_labels": 40},
+        )
     check_kill_anywhere(
-        lambda: ludus.build_trainer(small_run(kind, start=start)), tmp_path, max_kills=2
+        lambda: ludus.build_trainer(small_run(kind, start=start, **more)), tmp_path, max_kills=2
     )
 
 

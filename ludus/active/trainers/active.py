@@ -153,7 +153,7 @@ class ActiveTrainer(BaseTrainer):
             oracle=oracle, answers=self.answers, progress=self.progress,
             scorer=lambda: self._scorer(self.model),
         )  # fmt: skip
-        self._renew()
+        self.renew()
 
     def _make_datasets(self) -> SplitDatasets:
         config, has_evaluator = self.config, self.evaluator is not None
@@ -249,7 +249,7 @@ class ActiveTrainer(BaseTrainer):
         self.update, self.optimizer = refit, refit.optimizer  # type: ignore[assignment]
         self.config = self.config.replace(engine="eager")
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Declare the parts that are reset in each round."""
         own = (self.model, self.optimizer, self.update) if self.config.round_start != "warm" else ()
         self.fitting.renew_only(self.judge, *own)
@@ -295,7 +295,7 @@ class ActiveTrainer(BaseTrainer):
             # The script built a network with other initial weights than the run's.
             self._make_update()
             self.fitting.renew_only()
-            self._renew()
+            self.renew()
         self._activate(self.candidates.saved_choice(state))
         super().load_state_dict(state)
 
@@ -308,7 +308,7 @@ class ActiveTrainer(BaseTrainer):
             # The best weights of this fit and the patience count belong to the other model.
             self.judge.reset()
         self._make_update()
-        self._renew()
+        self.renew()
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights in a saved state that would be evaluated; its candidate is selected."""
