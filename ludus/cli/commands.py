@@ -94,7 +94,7 @@ def resume(
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Resume after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
+    """Resume after any interruption; length, rate, schedule and target may change: max_epochs=90"""
     from ludus.session.build import rebuild_trainer
     from ludus.store.directory import last_ending, length_of
     from ludus.store.places import below, parted

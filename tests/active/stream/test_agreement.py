@@ -90,7 +90,7 @@ FIVE = [
         ),
         (
             {"round_start": "checkpoint", "starting_checkpoint": "runs/a/models/best"},
-            "'training.start' is checkpoint",
+            "'training.round_start' is checkpoint",
         ),
         (
             {"oracle": {"kind": "human", "class_names": None}},
