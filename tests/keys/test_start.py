@@ -70,7 +70,7 @@ def test_the_weights_are_those_of_the_named_model(
         run_in_memory(small_run(kind, start=section(kind, run, model="nope")))
 
 
-@changes(ALL, "start.optimizer", shown_by=SHOWN)
+@changes(ALL, "start.optimizer", shown_by="supervised, dqn, ppo, fused_dqn, solo_agent")
 def test_moments_and_step_counts_are_those_of_the_other_run(kind: str, source: Source) -> None:
     run, counts = source(kind), {}
     for is_taken in (False, True):
@@ -116,7 +116,7 @@ ADAMW = {
 }  # fmt: skip
 
 
-@changes(ALL, "start.learning_rates", shown_by=SHOWN)
+@changes(ALL, "start.learning_rates", shown_by="supervised, ppo, fused_ppo, fused_dqn, solo_agent")
 def test_a_prefix_learns_at_its_factor_of_the_learning_rate(kind: str, source: Source) -> None:
     trainer, first, after = run_in_memory(small_run(kind))
     name = max(trained_names(trainer), key=lambda one: float((after[one] - first[one]).norm()))

@@ -15,10 +15,10 @@ from ludus.store.models import write_model
 from ludus.store.places import open_storage
 from ludus.testing.differences import ending_of
 from ludus.testing.trainers import check_kill_anywhere, run_trainer
-from tests.start.sources import FAMILIES, Source, named_weights, section, small_run
+from tests.start.sources import Source, named_weights, section, small_run
 
 
-@pytest.mark.parametrize("kind", [*FAMILIES, "active"])
+@pytest.mark.parametrize("kind", ["supervised", "active", "dqn", "ppo", "fused_dqn", "solo_agent"])
 def test_a_run_from_another_ends_the_same_wherever_it_is_killed(
     kind: str, source: Source, tmp_path: Path
 ) -> None:

@@ -108,7 +108,7 @@ def test_keys_that_would_be_ignored_are_refused() -> None:
     trainer = trainer_of(model=None, round_start="warm", ema_decay=0.9)
     trainer.set_model(Classifier(LogisticRegression(), classes=3))
     with pytest.raises(
-        ConfigError, match="'max_epochs' to 1; set 'ema_decay' to null; set 'start'"
+        ConfigError, match="'max_epochs' to 1; set 'ema_decay' to null; set 'round_start'"
     ):
         trainer.fit(runtime=InMemoryRuntime)
 
