@@ -100,7 +100,7 @@ TRACES: dict[str, Any] = {
         evaluation__metric="validation/epoch_loss",
         evaluation__keep=1,
     ),
-    "active by BADGE": lambda: small_active(seed=3, start="warm", strategy={"kind": "badge"}),
+    "active by BADGE": lambda: small_active(seed=3, round_start="warm", strategy={"kind": "badge"}),
     "dqn": lambda: small("dqn", **ALL_OF_REPLAY, dueling=True, **{"target.tau": 0.5}),
     "iqn": lambda: small("iqn", **ALL_OF_REPLAY),
     "sac": lambda: small("sac", **ALL_OF_REPLAY),

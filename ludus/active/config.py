@@ -78,12 +78,12 @@ class ActiveConfig(SupervisedConfig):
     """The layer whose outputs are an example's features; null: the inputs of the last linear layer."""
     oracle: OracleSection
     """The oracle that labels the queries."""
-    start: Literal["cold", "warm", "checkpoint"]
+    round_start: Literal["cold", "warm", "checkpoint"]
     """The weights that each round starts from: the run's initial ones (cold), those of the round before
     (warm), or those of `starting_checkpoint` (checkpoint)."""
     starting_checkpoint: str | None
-    """The directory of saved weights, of a run's models, that each round starts from with start:
-    checkpoint; null with any other start."""
+    """The directory of saved weights, of a run's models, that each round starts from with round_start:
+    checkpoint; null with any other."""
     candidates: list[CandidateConfig]
     """Candidates for model selection, or one model with weights to start from; empty uses `model`."""
     new_head: Positive | None
@@ -138,16 +138,32 @@ class ActiveConfig(SupervisedConfig):
             yield from self._stopping_problems(stopping)
 
     def _start_problems(self) -> Iterator[str]:
-        if self.start != "checkpoint":
+        if self.start is not None and (self.candidates or self.round_start == "checkpoint"):
+            one = "'candidates'" if self.candidates else "'round_start' checkpoint"
+            yield (
+                f"'start' and {one} both say what weights there are at first; set 'start' to null, or leave"
+                " the other out"
+            )
+        if self.start is not None and self.start.optimizer and self.round_start != "warm":
+            yield (
+                f"'start.optimizer' is true, but with 'round_start' {self.round_start} each round begins with"
+                " moments of its own; set it to false, or 'round_start' to warm"
+            )
+        if self.round_start != "checkpoint":
             if self.starting_checkpoint is not None:
-                yield f"'starting_checkpoint' is given, and 'start' is {self.start}; set one to fit the other"
+                yield (
+                    f"'starting_checkpoint' is given, and 'round_start' is {self.round_start}; set one to fit"
+                    " the other"
+                )
             return
         if self.starting_checkpoint is None:
-            yield "'start' is checkpoint, and 'starting_checkpoint' is null; give a directory of weights"
+            yield (
+                "'round_start' is checkpoint, and 'starting_checkpoint' is null; give a directory of weights"
+            )
         if self.candidates or self.new_head is not None:
             yield (
-                "'start' is checkpoint, which is for one model as it is; with 'candidates' or 'new_head' use"
-                " start: cold, and give each candidate its 'weights'"
+                "'round_start' is checkpoint, which is for one model as it is; with 'candidates' or"
+                " 'new_head' use round_start: cold, and give each candidate its 'weights'"
             )
 
     def _stopping_problems(self, stopping: StoppingConfig) -> Iterator[str]:

@@ -1,6 +1,19 @@
 """Registrations of the active learning family."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from ludus.config.families import declare
+from ludus.config.migrations import has_keys
+
+
+def _to_6(data: dict[str, Any]) -> dict[str, Any]:
+    """Rename the weights that a round starts from: `start` is the run that training starts from."""
+    if not has_keys(data, "start", "starting_checkpoint", "max_rounds"):
+        return data
+    return {"round_start" if key == "start" else key: value for key, value in data.items()}
+
 
 declare(
     "ludus.active",
@@ -12,6 +25,7 @@ declare(
     },
     counters=("round", "labels"),
     lengths={"max_rounds": "round"},
+    migrations={5: _to_6},
     needs={"skactiveml": "scikit-activeml"},
     other_names={
         "n_iter": ("max_rounds",),

@@ -40,7 +40,7 @@ def expand_active(
             "active_params: state estimation decides nothing in a run that asks for labels round by round;"
             " a stream of data is watched by ludus.active.stream"
         )
-    preset: dict[str, Any] = {"start": "warm", "initial_labels": 0, "calibration": None}
+    preset: dict[str, Any] = {"round_start": "warm", "initial_labels": 0, "calibration": None}
     if short.get("selection") is not None:
         preset["initial_labels"] = short.get("queries", 1)
     return expand(short, train_loader, loss=loss, kind="active", preset=preset)

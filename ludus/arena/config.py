@@ -10,7 +10,7 @@ ExperimentSettings      what does not decide the result, as for every trainer of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import ClassVar, Self
 
 from torch import nn
 
@@ -23,6 +23,7 @@ from ludus.config.evaluation import EvaluationConfig
 from ludus.config.overrides import override
 from ludus.config.registry import find
 from ludus.config.sections import kind_of, validate
+from ludus.config.start import StartConfig
 from ludus.core.errors import LudusError, nearest
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest
@@ -44,6 +45,8 @@ class JudgingParameters(EvaluationConfig):
 class ExperimentParameters(CountedConfig):
     """The parameters of every trainer of the arena."""
 
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+
     unit = "iteration"
     tensors = "data and episodes"
     records_last = True
@@ -52,6 +55,8 @@ class ExperimentParameters(CountedConfig):
     """The scenario: the data that the agents speak about."""
     agents: dict[str, AgentSection]
     """Each agent, by name."""
+    start: StartConfig | None
+    """The run to start from; null starts from new weights."""
     optimizer: OptimizerSection
     """The optimizer."""
     learning_rate_schedule: ScheduleSection

@@ -131,6 +131,11 @@ class RlHyperParameters(HyperParameters):
         yield from self._problems_of_turns()
         if self.pretraining is not None:
             yield from self.pretraining.problems_with(self.agents)
+            if self.start is not None and self.start.frozen:
+                yield (
+                    "'start.frozen' freezes parts of agents, whose bodies 'pretraining' trains; set one of"
+                    " them to null"
+                )
         yield from self._problems_of_analysers()
         if not self.frames_per_batch:
             return

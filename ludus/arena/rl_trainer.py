@@ -15,7 +15,7 @@ from ludus.arena.analyser import AnalysedRollouts
 from ludus.arena.evaluation import ProtocolEvaluation
 from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
-from ludus.arena.learning.update import ArenaUpdate, Learned
+from ludus.arena.learning.update import ArenaUpdate, GradientUpdate, Learned
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.plan import make_plan
@@ -29,10 +29,12 @@ from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
+from ludus.core.starting import SavedTraining
 from ludus.data.replay.pending import Form, MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule
+from ludus.nn.start import StartTarget
 from ludus.nn.swapped_weights import SIDE_EFFECTS, restored, swapped_weights
 from ludus.seeds import derive, forked, generator
 from ludus.session.begun import begin, engine_options, in_whole
@@ -136,6 +138,7 @@ class TensorDictRlTrainer(TensorDictTrainer):
             max_grad_norm=config.max_grad_norm,
             highest_rate=config.highest_rate,
             rates=self.agents.rates(),
+            start=config.start,
         )
         shape = config.rl.rollouts_per_iteration, self.environment.num_steps
         form = Form(to_columns, partial(to_tensordict, num_dims=2))
@@ -292,6 +295,15 @@ class TensorDictRlTrainer(TensorDictTrainer):
             "judge": self.judge,
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
+
+    def starting(self) -> StartTarget:
+        """Return the agents, which can start as those of another run."""
+        return self.update.starting()
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the agents in a saved state."""
+        return GradientUpdate.saved_training(state)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights of the agents in a saved state."""

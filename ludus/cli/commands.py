@@ -57,6 +57,12 @@ def train(
         int | None,
         typer.Option("--jobs", min=1, help="With --seeds: how many runs train at once; else 1."),
     ] = None,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="RUN[:MODEL]", help="Start from its weights: best, last, or a model."
+        ),
+    ] = None,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -70,13 +76,14 @@ def train(
         from ludus.cli.seeds import SeedsCommand
 
         SeedsCommand(
-            config, overrides or [], root, run, seeds, jobs, plugin or [], has_seed=seed is not None
-        ).train(as_json=json)
+            config, overrides or [], root, run, seeds, jobs, plugin or [], has_seed=seed is not None,
+            start=start,
+        ).train(as_json=json)  # fmt: skip
         return
     if jobs is not None:
         raise LudusError("--jobs is for several runs; add --seeds, as in --seeds 0-4")
     changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
-    trainer = build_trainer(read_config(config, changes, tell=tell))
+    trainer = build_trainer(read_config(config, changes, tell=tell, start=start))
     if run is None:
         run = _numbered(root, trainer.config.name)
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
@@ -107,7 +114,7 @@ def resume(
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
-    """Resume after any interruption; a length may be raised: ludus resume RUN max_epochs=90"""
+    """Resume after any interruption; length, rate, schedule and target may change: max_epochs=90"""
     tell_waiting(f"loading torch and {run}")
     from ludus.session.build import rebuild_trainer
     from ludus.store.directory import last_ending, length_of

@@ -34,6 +34,8 @@ class SeedsCommand:
     plugins: Sequence[str]
     has_seed: bool
     """Whether --seed was given too."""
+    start: str | None = None
+    """The run whose weights all of them start from (--from)."""
 
     def train(self, *, as_json: bool) -> None:
         """Train the group, and print its scores; raise LudusError if a run failed."""
@@ -54,7 +56,7 @@ class SeedsCommand:
             say(f"interrupted; to go on: {self.way_to_go_on()}")
 
     def _read(self) -> TrainerConfig:
-        config = read_config(self.config, self.overrides, tell=tell)
+        config = read_config(self.config, self.overrides, tell=tell, start=self.start)
         keys = [text.partition("=")[0].strip() for text in self.overrides]
         if self.has_seed or "seed" in keys:
             raise ConfigError(
@@ -66,6 +68,7 @@ class SeedsCommand:
     def way_to_go_on(self) -> str:
         """Return the same command."""
         words = ["ludus", "train", self.config, *self.overrides, "--seeds", self.seeds]
+        words += [] if self.start is None else ["--from", self.start]
         words += [] if self.jobs is None else ["--jobs", str(self.jobs)]
         words += [] if self.root == "runs" else ["--root", self.root]
         words += [] if self.run is None else ["--run", self.run]

@@ -235,22 +235,36 @@ def _unreached(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_config(
-    path: str | Path, overrides: Sequence[str] = (), *, tell: Tell = warnings.warn
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    tell: Tell = warnings.warn,
+    start: str | None = None,
 ) -> TrainerConfig:
     """Read a file, apply `key.path=value` overrides, and return the typed config.
 
     The name of a preset stands for its file; with another task it gives the run its name.
-    `tell` is called with a message on what an override changes besides its own key.
+    `tell` is called with a message on what an override changes besides its own key. `start` is a run to
+    start from, as RUN or RUN:MODEL; it fills the section `start`.
     """
-    return config_of(read_data(path), overrides, source=str(path), tell=tell)
+    return config_of(read_data(path), overrides, source=str(path), tell=tell, start=start)
 
 
 def config_of(
-    written: object, overrides: Sequence[str], *, source: str, tell: Tell
+    written: object,
+    overrides: Sequence[str],
+    *,
+    source: str,
+    tell: Tell,
+    start: str | None = None,
 ) -> TrainerConfig:
     """Return the typed config of a file's content, with `key.path=value` overrides."""
     data = current(written, source=source)
     _check_trainer(data, source)
+    if start is not None:
+        from ludus.config.start import start_from
+
+        start_from(data, start, tell=tell)
     changed = change(data, overrides, source=source, tell=tell)
     asked = changed[: len(overrides)]
     if is_preset(source) and "name" not in asked and changes_task(asked):

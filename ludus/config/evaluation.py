@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from ludus.config.base import NonNegativeFloat, Positive
 from ludus.config.sections import StrictConfig
@@ -10,6 +11,8 @@ from ludus.config.sections import StrictConfig
 
 class EvaluationConfig(StrictConfig):
     """How training is judged, and what follows from it; a family derives it and adds its own keys."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("target",)
 
     patience: Positive | None
     """Stop after this many evaluations in a row that were no better; null never stops for that."""

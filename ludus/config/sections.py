@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -26,6 +26,9 @@ class StrictConfig(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, allow_inf_nan=False
     )
+
+    may_change: ClassVar[tuple[str, ...]] = ()
+    """Keys of this section that a resumed run may change, besides lengths and settings."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:

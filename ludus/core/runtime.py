@@ -144,6 +144,10 @@ class TrainerServices:
     def seed(self, config: object) -> None:
         """Seed the global random generators."""
 
+    def start(self, trainer: Trainer, root: str) -> dict[str, Any] | None:
+        """Load what a new run takes over from another, and return the record of it; None: nothing."""
+        return None
+
     def log_in_memory(self) -> Log:
         """Return the log of an in-memory walk for which no logger was set."""
         return NoLog()

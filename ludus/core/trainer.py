@@ -83,6 +83,7 @@ class Trainer:
         self.recorder: Records | None = None
         # Class names of all that a script gave, by role: they affect the run but are in no config.
         self.given_classes: dict[str, str] = {}
+        self.started_from: Mapping[str, Any] | None = None  # what a new run took from another
         self._saved_cursor: Any = []
         self.notes: list[str] = []  # what `fit` changed in the config, a sentence each
         self._first_state, self._unsaved = self.services.first_state(), UnsavedStates()
@@ -265,6 +266,10 @@ class Trainer:
         """Convert a state saved by an earlier version to the current form; return any other unchanged."""
         return state
 
+    def changed_state(self, state: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, Any]:
+        """Adapt a saved state to a resume that changes these keys of the config; unchanged by default."""
+        return state
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load the saved state of every part; the next fit walks the plan from the saved cursor."""
         parts, state = self.all_parts(), self.migrated(state)
@@ -302,7 +307,7 @@ class Trainer:
             self._first_state.put_back()
             self.prepare(max_steps=length)
             is_prepared = self._is_prepared = True
-            self._first_state.remember(self.given_models())
+            self._begin_weights(root)
             plan = self.plan()
             check_plan(plan, self.run.counters)
             hooks = self._bind_hooks(plan, own, trainer_state)
@@ -332,6 +337,11 @@ class Trainer:
             finally:
                 own.close(self.run, error)
         return own.result(self.run)
+
+    def _begin_weights(self, root: str) -> None:
+        """Note the initial weights of a script's models, and take those of another run, if there is one."""
+        self._first_state.remember(self.given_models())
+        self.started_from = self.services.start(self, root)
 
     def _bind_hooks(self, plan: Repeat, runtime: Runtime, state: object) -> Hooks:
         """Return all hooks, with the display started after the root's first and stopped before its last."""

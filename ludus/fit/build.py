@@ -25,6 +25,7 @@ from ludus.nn.model import Model
 from ludus.nn.optimizer import Sgd
 from ludus.nn.recompute import WHY_EAGER, Recomputed
 from ludus.nn.schedules import Schedule
+from ludus.nn.start import start_groups
 from ludus.nn.torch_optimizer import Make, TorchOptimizer
 
 _LARGE = 1 << 22
@@ -164,14 +165,15 @@ def _make_learner(
         ema_decay=config.ema_decay,
         highest_rate=highest_rate,
         called=step,
-        groups=groups,
+        groups=start_groups(model.module, config.start, groups),
         given=given,
         keeps_gradients=_keeps_gradients(config, model, given),
     )
     flat, optimizer = learner.flat, learner.optimizer
     if flat.frozen and all(flat.frozen.values()):
         raise ConfigError(
-            "'parameter_groups' freezes every parameter of the network, so nothing would learn; free one"
+            "'parameter_groups' and 'start.frozen' freeze every parameter of the network, so nothing would"
+            " learn; free one"
         )
     # Seen in torch 2.13: its kernel leaves most weights unchanged, and momentum reads unwritten memory.
     halves = [v for v in flat.vectors if v.dtype.itemsize < 4 and v.device.type == "cpu"]

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from ludus.config.base import Count, PositiveFloat, StrictConfig
 from ludus.config.evaluation import EvaluationConfig
+from ludus.config.start import StartConfig
 from ludus.judge.directions import Direction
 from ludus.nn.engines.choice import EngineKey
 from ludus.nn.memory_format import MemoryFormatKey
@@ -84,6 +85,7 @@ class FitConfig(Protocol):
     max_grad_norm: float | None
     optimizer: OptimizerConfig
     parameter_groups: list[ParameterGroupConfig]
+    start: StartConfig | None
     learning_rate_schedule: ScheduleConfig
     gradient_checkpointing: list[str]
     precision: Precision

@@ -84,7 +84,7 @@ def _check(module: nn.Module, groups: Sequence[Group]) -> None:
             if not inside:
                 raise LudusError(
                     f"group '{group.name}' names '{given}', which no parameter of the model begins"
-                    f" with.{_nearest(given, trained)}"
+                    f" with.{nearest_part(given, trained)}"
                 )
             if not any(trained[name].requires_grad for name in inside):
                 raise LudusError(
@@ -93,7 +93,7 @@ def _check(module: nn.Module, groups: Sequence[Group]) -> None:
                 )
 
 
-def _nearest(given: str, names: Iterable[str]) -> str:
+def nearest_part(given: str, names: Iterable[str]) -> str:
     """Return a hint with the nearest name of a parameter or module, or else with the outermost ones."""
     split = [name.split(".") for name in names]
     inside = {".".join(parts[:end]) for parts in split for end in range(1, len(parts) + 1)}

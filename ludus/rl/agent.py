@@ -13,11 +13,14 @@ from torch import Tensor, nn
 
 from ludus.core import states
 from ludus.core.errors import LudusError
+from ludus.core.starting import SavedTraining
 from ludus.data.replay.ring import Batch
 from ludus.data.replay.row_layout import RowLayout, Transitions
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.distributions import Masks
+from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
+from ludus.nn.start import StartTarget, named_in, start_groups
 from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Update
@@ -65,8 +68,13 @@ class Agent(Update):
             )
         self._target: tuple[Target, TargetConfig] | None = None
 
-    def make_learner(self, network: nn.Module, *, undecayed: Collection[str] = ()) -> Learner:
-        """Return the learner of a network with the config's optimizer, clipping and precision."""
+    def make_learner(
+        self, network: nn.Module, name: str, *, undecayed: Collection[str] = ()
+    ) -> Learner:
+        """Return the learner of a network with the config's optimizer, clipping and precision.
+
+        `name` is that of the network in `learned`.
+        """
         config = self.config
         return Learner(
             network.to(self.device),
@@ -75,13 +83,27 @@ class Agent(Update):
             precision=config.precision,
             highest_rate=config.highest_rate,
             undecayed=undecayed,
+            groups=self.start_groups(network, name),
         )
+
+    def start_groups(self, network: nn.Module, name: str) -> list[Group]:
+        """Return the parameter groups of the network of this name, by the section `start`."""
+        return start_groups(network, self.config.start, named=named_in(name))
 
     def make_target(self, learner: Learner, config: TargetConfig) -> Target:
         """Return a target network of this learner, which `step` updates as the config says."""
         target = Target(learner)
         self._target = target, config
         return target
+
+    def starting(self) -> StartTarget:
+        """Return the networks and the normaliser, which can start as those of another run."""
+        target, normaliser = self._target, self.normaliser
+        return StartTarget(
+            {name: (one, named_in(name)) for name, one in self.learners().items()},
+            then=[] if target is None else [lambda: target[0].follow(1.0)],
+            parts={} if normaliser is None else {"normaliser": normaliser.start_from},
+        )
 
     def learners(self) -> Mapping[str, Learner]:
         """Return what learns, by name: all of `learned` but the targets."""
@@ -220,6 +242,12 @@ class Agent(Update):
     def undisturbed(self) -> contextlib.AbstractContextManager[None]:
         """Undo, after the block, whatever forward passes inside it changed in the networks."""
         return restored(*self.modules(), what=("buffers", "extra_state"))
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the networks and the normaliser in the saved state of an agent."""
+        networks = {name: one for name, one in state["networks"].items() if "optimizer" in one}
+        return SavedTraining(networks, {"normaliser": state["normaliser"]})
 
     def state_dict(self) -> dict[str, Any]:
         """Return all networks, generators, and metrics not yet logged."""

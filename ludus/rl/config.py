@@ -16,6 +16,7 @@ from ludus.config.base import (
 )
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.minibatches import undivided
+from ludus.config.start import AgentStartConfig
 from ludus.core.intervals import never_reached
 from ludus.envs.config import EnvSection
 from ludus.nn.engines.choice import EngineKey
@@ -152,6 +153,8 @@ class StepsConfig(StrictConfig):
 class RLConfig(TrainerConfig):
     """The keys that every agent's config has."""
 
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+
     env: EnvSection
     """The env the agent learns in."""
     num_envs: Positive
@@ -162,6 +165,8 @@ class RLConfig(TrainerConfig):
     """Normalisation of observations and rewards; null for none."""
     gamma: Discount
     """The discount factor per step."""
+    start: AgentStartConfig | None
+    """The run to start from; null starts from new weights."""
     optimizer: OptimizerSection
     """The optimizer of the networks."""
     learning_rate_schedule: ScheduleSection

@@ -16,6 +16,7 @@ from ludus.config.base import (
     PositiveShare,
     StrictConfig,
 )
+from ludus.config.start import OffPolicyStartConfig
 from ludus.data.replay.prioritised import PerConfig
 from ludus.data.replay.row_layout import RowLayout
 from ludus.nn.schedules import ScheduleSection, highest, too_long
@@ -77,6 +78,8 @@ class OffPolicyConfig(_Mixin):
     """The run counted in optimisation steps, with counted_in: steps; else null."""
     epochs: OffPolicyEpochsConfig | None
     """The run counted in epochs, with counted_in: epochs; else null."""
+    start: OffPolicyStartConfig | None
+    """The run to start from; null starts from new weights."""
     network: NetworkSection
     """The body of each network."""
     replay: ReplayConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from ludus.config.base import given
@@ -13,6 +14,7 @@ from ludus.data.replay.prioritised import PrioritisedReplay
 from ludus.data.replay.ring import ReplayBuffer
 from ludus.envs.spaces import EnvSpec
 from ludus.nn.schedules import Schedule
+from ludus.nn.start import StartTarget
 from ludus.rl.config import StepsConfig
 from ludus.rl.custom.agent import AgentAdapter, CustomAgent, check_agent
 from ludus.rl.custom.parts import KeepCustom, as_logger, build_changes, check_custom_agent, unread
@@ -137,6 +139,13 @@ class StepRLTrainer(RLTrainer):
     def _loop(self) -> str:
         """The name of the loop of updates in the plan."""
         return "step" if self.config.counted_in == "epochs" else "update"
+
+    def starting(self) -> StartTarget:
+        """Return the networks, the normaliser and the replay buffer, which can start as another run's."""
+        found, buffer = super().starting(), self.replay_buffer
+        if not isinstance(buffer, ReplayBuffer):
+            return found
+        return replace(found, parts={**found.parts, "replay": buffer.start_from})
 
     def _record_stage_times(self, run: Run) -> None:
         for name, value in self._stage_times.take().items():

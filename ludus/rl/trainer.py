@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -15,12 +16,14 @@ from ludus.config.base import read_config
 from ludus.config.registry import find, kinds
 from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError, LudusError
+from ludus.core.starting import SavedTraining
 from ludus.data.replay.rollout import RolloutBuffer
 from ludus.envs.config import with_own_rewards
 from ludus.envs.restore import check_repeats
 from ludus.envs.spaces import EnvSpec
 from ludus.envs.workers import make_envs
 from ludus.nn.schedules import Schedule
+from ludus.nn.start import StartTarget
 from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.rl import agent as rl_agent, loading
 from ludus.rl.config import RLConfig
@@ -284,6 +287,21 @@ class RLTrainer(Trainer):
         with restored(self.agent, what=["state"]):
             self.agent.load_state_dict(state["agent"])
             return dict(self.agent.weights())
+
+    def starting(self) -> StartTarget:
+        """Return the networks and the normaliser, which can start as those of another run."""
+        if not isinstance(self.agent, rl_agent.Agent):
+            raise ConfigError(
+                "'start' is given, but the agent is the script's own; load its state in the script, and set"
+                " 'start' to null"
+            )
+        return self.agent.starting()
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the networks, the normaliser and the replay buffer in a saved state."""
+        found = rl_agent.Agent.saved_training(state["agent"])
+        return replace(found, parts={**found.parts, "replay": state["replay_buffer"]})
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from ludus.config.registry import find
+from ludus.core import counters
 from ludus.core.errors import ConfigError
+from ludus.core.run import Run
 from ludus.core.runtime import Request
 from ludus.core.trainer import Trainer
 from ludus.session.logger import Logger
@@ -23,6 +25,21 @@ def is_model_of_config(trainer: Trainer) -> bool:
     except ConfigError:
         is_registered = False
     return is_registered and not trainer.given_classes
+
+
+def origins(trainer: Trainer) -> dict[str, str]:
+    """Return the fields of run.json that say what can rebuild the trainer, and its model alone."""
+    found = {"origin": is_all_of_config(trainer), "model_origin": is_model_of_config(trainer)}
+    return {key: "config" if is_of_config else "script" for key, is_of_config in found.items()}
+
+
+def own_counters(run: Run) -> dict[str, list[str]]:
+    """Return the field of run.json with the family's own counters; empty if it has none.
+
+    A report is made without the plugin, and must distinguish counters from metrics.
+    """
+    own = [name for name in run.counters if name not in counters.SHARED]
+    return {"counters": own} if own else {}
 
 
 def storage_of(trainer: Trainer, request: Request) -> Storage:

@@ -8,8 +8,10 @@ from typing import Any
 
 from ludus.config import families, strict_yaml
 from ludus.config.base import TrainerConfig, from_data
+from ludus.config.changeable import changeable_keys
 from ludus.config.overrides import MISSING
 from ludus.core.errors import CheckpointError, RunError, StorageError
+from ludus.session.changes import ChangedKeys, Changes, changed_keys, edited_keys, value_in
 from ludus.session.fingerprint import DATA, differences
 from ludus.store import checkpoint, directory, models, note, segments
 from ludus.store.bests import FIRST, best_number, bests, is_copy_name
@@ -35,28 +37,45 @@ def newest(storage: Storage, *, tell: Tell) -> Saved | None:
     return saved
 
 
-def changed_lengths(storage: Storage, saved: Saved | None, new: TrainerConfig) -> list[str]:
-    """Return the lengths that this config changes; raise RunError if it changes anything else.
+def changes(storage: Storage, saved: Saved | None, new: TrainerConfig) -> Changes:
+    """Return what this config changes; raise RunError if a resumed run may not change that.
 
     It is compared with the config in the checkpoint or, before the first one, with the config in run.json,
     because anyone can edit config.yaml.
     """
-    lengths, others = _changed(storage, saved, new)
+    old, found, others = _changed(storage, saved, new)
     if others:
+        may = ", ".join(["the length of a run", *changeable_keys(new)])
         raise RunError(
-            f"{storage.place} was started with {others}; only the length of a run and its"
-            " settings may change on resume: put the old values back (into config.yaml, if they were"
-            " changed there), or start a new run"
+            f"{storage.place} was started with {others}; only {may} and its settings may change on resume:"
+            " put the old values back (into config.yaml, if they were changed there), or start a new run"
         )
+    lengths = found.lengths
+    values = {key: (value_in(old, key), value_in(new, key)) for key in [*lengths, *found.declared]}
     if saved is not None:
         _refuse_passed(storage, saved, {path: directory.value_of(new, path) for path in lengths})
-    if lengths and saved is not None and (reason := saved.state["run"].get("stop_reason")):
+        _refuse_ended(storage, saved, values, lengths)
+    return Changes(values, lengths)
+
+
+def _refuse_ended(
+    storage: Storage, saved: Saved, values: Mapping[str, object], lengths: Sequence[str]
+) -> None:
+    """Raise RunError if the run has ended, so that nothing would come of the changes."""
+    if not values:
+        return
+    if reason := saved.state["run"].get("stop_reason"):
+        what = "a greater length" if len(lengths) == len(values) else "another value"
         raise RunError(
-            f"{storage.place} stopped before its end, because {reason}; a greater length"
-            f" ({', '.join(lengths)}) does not make it go on: start a new run under another name without"
+            f"{storage.place} stopped before its end, because {reason}; {what}"
+            f" ({', '.join(values)}) does not make it go on: start a new run under another name without"
             " what stopped it (a target, a patience, a callback)"
         )
-    return lengths
+    if not lengths and saved.state["run"].get("is_finished"):
+        raise RunError(
+            f"{storage.place} has ended, so another {', '.join(values)} would change nothing; raise its"
+            f" length too, or start a new run from it (--from {storage.place}:last)"
+        )
 
 
 def lengths_to_change(storage: Storage, new: TrainerConfig) -> list[str]:
@@ -78,7 +97,7 @@ def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
 
     Otherwise the weights would not fit it, or would be measured on another task than their own.
     """
-    _, others = _changed(storage, saved, found)
+    _, _, others = _changed(storage, saved, found)
     if others:
         raise RunError(
             f"{storage.place} was trained with {others}, so its weights are not those of its config.yaml;"
@@ -86,13 +105,15 @@ def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
         )
 
 
-def _changed(storage: Storage, saved: Saved | None, new: TrainerConfig) -> tuple[list[str], str]:
-    """Return the lengths that this config changes, and all other changes, old and new values, as text."""
+def _changed(
+    storage: Storage, saved: Saved | None, new: TrainerConfig
+) -> tuple[TrainerConfig, ChangedKeys, str]:
+    """Return the config so far, the keys that this one changes, and those it may not, with their values."""
     old = _trained_with(storage, saved, new)
-    lengths, others = directory.changed_keys(old, new)
-    return lengths, ", ".join(
-        f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in others
-    )
+    found = changed_keys(old, new)
+    refused = [*found.others, *edited_keys(storage, new, found.declared)]
+    others = ", ".join(f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in refused)
+    return old, found, others
 
 
 def _shown(config: TrainerConfig, path: str) -> str:
@@ -159,13 +180,18 @@ def changed_facts(
 
 
 def reasons_against(
-    saved: Saved, changed: Sequence[str], lengths: Sequence[str], unsaved: Sequence[str]
+    saved: Saved, changed: Sequence[str], changes: Changes, unsaved: Sequence[str]
 ) -> list[str]:
     """Return why a run that continues from here is not exact, whatever the trainer reports."""
     number = saved.number
     found = [f"at boundary {number} it was resumed with {fact}" for fact in changed]
-    if lengths:
+    if lengths := changes.lengths:
         found.append(f"its length ({', '.join(lengths)}) was changed at boundary {number}")
+    found += [
+        f"its {key} was changed at boundary {number}"
+        for key in changes.values
+        if key not in lengths
+    ]
     found += [
         f"'{name}' was resumed at boundary {number} without its state, which that checkpoint does not hold"
         for name in unsaved

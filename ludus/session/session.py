@@ -9,7 +9,6 @@ from typing import Any
 
 from ludus.config import registry
 from ludus.config.base import TrainerConfig
-from ludus.core import counters
 from ludus.core.errors import ConfigError, RunTaken
 from ludus.core.exactness import Exact
 from ludus.core.run import Observer, Run, Stateful
@@ -20,10 +19,11 @@ from ludus.process.signals import Signals
 from ludus.seeds import GlobalRandom
 from ludus.session import resumption
 from ludus.session.begun import data_of
+from ludus.session.changes import note_changes
 from ludus.session.device import Compute
 from ludus.session.exactness import DIFFERS, RunExactness
 from ludus.session.fingerprint import DATA, code_of, fingerprint, host, machine, versions
-from ludus.session.given import is_all_of_config, is_model_of_config, logger_of, storage_of
+from ludus.session.given import is_all_of_config, logger_of, origins, own_counters, storage_of
 from ludus.session.plugins import code_for_note
 from ludus.session.repository import git_state
 from ludus.session.saver import Saver
@@ -147,7 +147,7 @@ class Session:
     def _load(self) -> checkpoint.Saved | None:
         storage, new = self._storage, self._trainer.config
         saved = resumption.newest(storage, tell=self.tell)
-        lengths = resumption.changed_lengths(storage, saved, new)
+        changes = resumption.changes(storage, saved, new)
         if saved is not None:
             changed = resumption.changed_facts(
                 storage,
@@ -155,17 +155,17 @@ class Session:
                 self._fingerprint(),
                 is_approximate=self._request.resume == "approximate",
             )
-            saved.state = dict(self._trainer.migrated(saved.state))
+            state = self._trainer.migrated(saved.state)
+            saved.state = dict(self._trainer.changed_state(state, changes.values))
             unsaved = self._parts.keys() - check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
-            more = resumption.reasons_against(saved, changed, lengths, sorted(unsaved))
+            more = resumption.reasons_against(saved, changed, changes, sorted(unsaved))
             self._is_same = not more
             earlier = directory.event_reasons(storage, DIFFERS)
             self._exactness.take_up(saved.manifest, [*earlier, *more])
             keep_last = new.settings.checkpoint.keep_last
             resumption.put_back(storage, saved, keep_last=keep_last, tell=self.tell)
-        if lengths:
-            self.tell("length_changed", keys=lengths)
+        note_changes(storage, changes, saved, tell=self.tell)
         storage.write("config.yaml", new.to_yaml().encode())
         return saved
 
@@ -174,23 +174,23 @@ class Session:
         self.tell("resumed", boundary=number, cursor=cursor, inexact_because=self._exactness.noted)
 
     def _write_first_files(self, run: Run) -> None:
-        own = [name for name in run.counters if name not in counters.SHARED]
         about = {
-            "origin": "config" if is_all_of_config(self._trainer) else "script",
-            "model_origin": "config" if is_model_of_config(self._trainer) else "script",
+            **origins(self._trainer),
             "versions": versions(),
             "host": host(),
             "machine": machine(self._device),
             "git": self.git(),
             **code_for_note(),
+            "start": self._trainer.started_from,
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
             **({groups.GROUP: self._group} if self._group is not None else {}),
-            # A report is made without the plugin, and must distinguish counters from metrics.
-            **({"counters": own} if own else {}),
+            **own_counters(run),
         }
         directory.write_first_files(self._storage, self._trainer.config, about)
         self.tell("started")
+        if self._trainer.started_from is not None:
+            self.tell("started_from", **self._trainer.started_from)
 
     def _about(self) -> dict[str, Any]:
         self._witness.settle()

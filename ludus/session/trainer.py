@@ -5,6 +5,8 @@ The core defines what a walk needs and provides none of it; here both are joined
 
 from __future__ import annotations
 
+from typing import Any
+
 from ludus.config.base import TrainerConfig, given
 from ludus.core import trainer as core
 from ludus.core.first_state import FirstState
@@ -31,6 +33,14 @@ class SessionServices(TrainerServices):
         """Seed the global random generators from the config's seed, also for a run in memory."""
         if isinstance(config, TrainerConfig):
             seed_everything(derive(config.seed, "global"))
+
+    def start(self, trainer: core.Trainer, root: str) -> dict[str, Any] | None:
+        """Load what a new run takes over from another, as the config's section `start` says."""
+        if getattr(trainer.config, "start", None) is None:
+            return None
+        from ludus.session.start import start
+
+        return start(trainer, root)
 
     def log_in_memory(self) -> Log:
         """Return a logger without back ends: its last write decides best models and early stopping."""

@@ -246,26 +246,6 @@ def _log_problem(storage: Storage, name: str, manifest: Mapping[str, Any]) -> st
     return None
 
 
-def changed_keys(old: TrainerConfig, new: TrainerConfig) -> tuple[list[str], list[str]]:
-    """Return the keys that differ: those a resume may change (lengths), and those it may not.
-
-    Timeouts do not affect the result, so they may change silently.
-    """
-    before, after = deciding(old), deciding(new)
-    lengths: list[str] = []
-    others: list[str] = []
-    for path in sorted({*key_paths(before), *key_paths(after)}):
-        one, two = value_at(before, path), value_at(after, path)
-        if is_length(path) and type(one) is int and type(two) is int and two < one:
-            raise RunError(f"'{path}' of a run may be raised, not lowered: it was {one}, not {two}")
-        if one == two or isinstance(one, dict) or isinstance(two, dict):
-            continue
-        if path.endswith("timeout_seconds"):
-            continue
-        (lengths if is_length(path) else others).append(path)
-    return lengths, others
-
-
 def length_of(config: TrainerConfig) -> tuple[str, int]:
     """Return a key that sets the length of a run of this config, and its value."""
     data = deciding(config)

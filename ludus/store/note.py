@@ -36,7 +36,16 @@ def read_note(storage: Storage) -> dict[str, Any]:
         raise RunError(f"{place} does not say what this run is; {_REMEDY}")
     if not _is_list_of_text(note.get("plugins", [])):
         raise RunError(f"{place} does not say which plugins this run had; {_REMEDY}")
+    if not _are_changes(note.get("changes", [])):
+        raise RunError(f"{place} does not say what was changed in this run; {_REMEDY}")
     return note
+
+
+def _are_changes(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and isinstance(one.get("key"), str) and {"old", "new"} <= one.keys()
+        for one in value
+    )
 
 
 def _is_list_of_text(value: object) -> bool:

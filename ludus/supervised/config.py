@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from ludus.config.base import (
     PositiveFloat,
     TrainerConfig,
 )
+from ludus.config.start import StartConfig
 from ludus.core.errors import ConfigError, nearest
 from ludus.fit.config import FitEvaluationConfig, ParameterGroupConfig
 from ludus.judge.directions import Direction, direction_of
@@ -31,6 +32,8 @@ from ludus.session.device import Tf32
 
 class SupervisedConfig(TrainerConfig):
     """The complete config of a supervised run."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
 
     experiment: Annotated[str, Field(min_length=1, max_length=80)]
     """The name of the experiment, part of the names of saved models."""
@@ -56,6 +59,8 @@ class SupervisedConfig(TrainerConfig):
     """The optimizer of the weights."""
     parameter_groups: list[ParameterGroupConfig]
     """Parameter groups with their own learning rate, or frozen; empty trains all alike."""
+    start: StartConfig | None
+    """The run to start from; null starts from new weights."""
     learning_rate_schedule: LearningRateScheduleSection
     """How the learning rate changes with the optimisation steps."""
     gradient_checkpointing: list[Annotated[str, Field(min_length=1)]]

@@ -31,7 +31,7 @@ from ludus.session.begun import Begun, as_begun, engine_options, has_begun
 from ludus.session.device import resolve_device
 from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
-from ludus.supervised import build, loading, measuring
+from ludus.supervised import build, loading, measuring, start
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.datasets import SplitDatasets, make_datasets
 from ludus.supervised.evaluator import SupervisedEvaluator
@@ -63,6 +63,9 @@ class BaseTrainer(Trainer):
     make_evaluator = staticmethod(build.evaluator_of)
     evaluation_job = build.SupervisedJob
     kept = loading.kept
+    starting = start.starting
+    saved_training = staticmethod(start.saved_training)
+    changed_state = start.changed_state
 
     def __init__(
         self,

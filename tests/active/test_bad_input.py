@@ -52,7 +52,7 @@ NUMBERS = ["loss=mse", "calibration=null", "strategy={kind: uniform}"]
         (["n_query=3"], "Did you mean 'queries'"),
         (["strategy.kind=margins"], "margin"),
         (["oracle.kind=nobody"], "nobody"),
-        (["start=hot"], "cold"),
+        (["round_start=hot"], "cold"),
         (["selection=logme", "initial_labels=0"], "set 'initial_labels' to 1 or more"),
         (["model.outputs=1"], "'model.outputs' is 1, but cross_entropy needs one output a class"),
         (["max_opt_steps=5"], "'max_opt_steps' counts over all rounds"),

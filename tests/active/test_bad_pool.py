@@ -162,7 +162,7 @@ def test_a_fit_that_diverges_in_a_late_round_is_told_and_its_labels_are_kept(
 ) -> None:
     # One step in each of two epochs of the first two rounds, so the third is the first to fail.
     trainer = given(
-        INPUTS, TARGETS, model=None, start="warm", batch_size=32, max_rounds=4,
+        INPUTS, TARGETS, model=None, round_start="warm", batch_size=32, max_rounds=4,
         **{"settings.checkpoint.every_stages": 1},
     )  # fmt: skip
     trainer.set_model(Late(5, is_silent=is_silent))

@@ -44,7 +44,7 @@ def test_the_pool_is_scored_with_the_weights_that_are_evaluated() -> None:
 
 @pytest.mark.parametrize(("start", "is_renewed"), [("cold", True), ("warm", False)])
 def test_a_cold_start_forgets_the_moments_too(start: str, is_renewed: bool) -> None:
-    config = tiny("active", **ROUNDS, max_epochs=2, batch_size=64, start=start, ema_decay=0.9)
+    config = tiny("active", **ROUNDS, max_epochs=2, batch_size=64, round_start=start, ema_decay=0.9)
     trainer: Any = ludus.build_trainer(config)
     found: list[tuple[bool, bool]] = []
     step = trainer.train_step

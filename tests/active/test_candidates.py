@@ -141,7 +141,7 @@ def test_without_a_score_the_first_is_taken_or_the_one_that_is_set() -> None:
 
 def test_a_candidate_that_gives_way_forgets_what_it_learnt() -> None:
     nets = [network(1), network(2)]
-    trainer = trainer_of(model=None, start="warm")
+    trainer = trainer_of(model=None, round_start="warm")
     trainer.set_model(nets)
     first = nets[0][0].weight.detach().clone()
     trainer.fit(runtime=InMemoryRuntime)
@@ -213,7 +213,7 @@ def test_a_run_that_took_the_second_candidate_resumes_exactly_from_anywhere(
     def make() -> ActiveTrainer:
         return trainer_of(
             model=None, candidates=candidates(weights), new_head=3, selection="leep",
-            start=start, ema_decay=0.9, initial_labels=40, batch_size=20,
+            round_start=start, ema_decay=0.9, initial_labels=40, batch_size=20,
             **{"settings.checkpoint.every_stages": 1},
         )  # fmt: skip
 
@@ -234,7 +234,7 @@ TRAINERS: list[ActiveTrainer] = []
 def test_a_model_that_a_hook_sets_resumes_exactly_from_anywhere(start: str, tmp_path: Path) -> None:
     def make() -> ActiveTrainer:
         trainer = trainer_of(
-            model=None, max_rounds=3, max_epochs=1, start=start, evaluate_every_epochs=1,
+            model=None, max_rounds=3, max_epochs=1, round_start=start, evaluate_every_epochs=1,
             evaluation__metric="validation/epoch_loss", evaluation__keep=1,
             **{"settings.checkpoint.every_stages": 1},
         )  # fmt: skip
@@ -309,7 +309,7 @@ def test_a_model_that_the_script_set_stays_set_when_the_run_is_resumed_without_i
 @pytest.mark.parametrize("start", ["cold", "warm"])
 def test_candidates_are_ranked_as_they_began_whatever_one_has_learnt(start: str) -> None:
     trainer = trainer_of(
-        model=None, selection="logme", start=start, ema_decay=0.9, features_layer="0",
+        model=None, selection="logme", round_start=start, ema_decay=0.9, features_layer="0",
         optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 0.1},
     )  # fmt: skip
     trainer.set_model([network(1), network(1)])
@@ -350,7 +350,7 @@ def test_the_best_weights_of_a_model_that_gave_way_are_forgotten(tmp_path: Path)
 
     wide = nn.Sequential(nn.Linear(13, 9), nn.ReLU(), nn.Linear(9, 3))
     trainer = trainer_of(
-        model=None, max_rounds=1, max_epochs=4, evaluate_every_epochs=1, start="warm",
+        model=None, max_rounds=1, max_epochs=4, evaluate_every_epochs=1, round_start="warm",
         evaluation__metric="validation/epoch_loss", evaluation__keep=1,
         optimizer={**ludus.example("active").optimizer.model_dump(), "learning_rate": 1e-9},
     )  # fmt: skip

@@ -89,7 +89,7 @@ def own(kind: type[nn.Module], **changes: Any) -> Any:
 def test_an_odd_network_that_is_killed_anywhere_ends_the_same(
     kind: type[nn.Module], start: str, tmp_path: Path
 ) -> None:
-    check_kill_anywhere(lambda: own(kind, start=start), tmp_path, max_kills=5)
+    check_kill_anywhere(lambda: own(kind, round_start=start), tmp_path, max_kills=5)
 
 
 def test_a_committee_of_odd_networks_that_is_killed_anywhere_ends_the_same(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_committee_of_odd_networks_that_is_killed_anywhere_ends_the_same(tmp_p
 
 
 def test_a_network_that_counts_what_no_state_holds_labels_its_run(tmp_path: Path) -> None:
-    result = own(Forgetful, start="warm").fit(root=str(tmp_path))
+    result = own(Forgetful, round_start="warm").fit(root=str(tmp_path))
     assert not result.exact
     assert "Forgetful changes num_calls as it runs" in result.inexact_because[0]
     assert own(Counting).fit(root=str(tmp_path), name="counting").exact
@@ -110,7 +110,7 @@ def test_a_part_that_is_left_out_is_missed(part: str, tmp_path: Path) -> None:
 
     def make() -> Any:
         more = {"batch_size": 2, "accumulate": 2, "ema_decay": 0.9, "learning_rate_schedule": rate}
-        return own(Odd, start="warm", **more)
+        return own(Odd, round_start="warm", **more)
 
     run_trainer(make, tmp_path, "unbroken")
     run_trainer(make, tmp_path, "killed", kill_at=21)

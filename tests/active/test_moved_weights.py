@@ -21,19 +21,19 @@ BEST = {"evaluation.metric": "train/epoch_loss", "evaluation.mode": "max", "eval
 
 def averaged() -> Any:
     return ludus.build_trainer(
-        small_active(start="warm", optimizer=FREE, max_epochs=3, **BEST, **SAVED)
+        small_active(round_start="warm", optimizer=FREE, max_epochs=3, **BEST, **SAVED)
     )
 
 
 def on_plateaus(start: str = "warm") -> Any:
     section = {**PLATEAU, "min_delta": 1e6, "cooldown": 0}
     return ludus.build_trainer(
-        small_active(start=start, learning_rate_schedule=section, max_epochs=4, **SAVED)
+        small_active(round_start=start, learning_rate_schedule=section, max_epochs=4, **SAVED)
     )
 
 
 def given() -> Any:
-    trainer: Any = ludus.build_trainer(small_active(start="cold", max_epochs=3, **SAVED))
+    trainer: Any = ludus.build_trainer(small_active(round_start="cold", max_epochs=3, **SAVED))
     trainer.set_optimizer(Signs, lr=0.02)
     return trainer
 

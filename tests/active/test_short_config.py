@@ -65,13 +65,13 @@ def test_the_documented_block_trains_one_model_or_several(
         trainer.fit()
         assert trainer.pool.rounds.tolist() == [0] * 5 + [1] * 5 + [2] * 5
         assert trainer.config.strategy.kind == "entropy"  # type: ignore[attr-defined]
-        assert (trainer.config.selection, trainer.config.start) == ("logme", "warm")
+        assert (trainer.config.selection, trainer.config.round_start) == ("logme", "warm")
         assert trainer.config.evaluation.patience == 10
         assert len(trainer.candidates.scores) == len(trainer.candidates.models)
     assert len(list(tmp_path.iterdir())) == 2
     told = capsys.readouterr().err
     assert "state estimation decides nothing" in told
-    assert "  start: warm" in told
+    assert "  round_start: warm" in told
     assert "  initial_labels: 5" in told
     assert "  queries:" not in told
 
@@ -92,8 +92,8 @@ def test_strategies_go_by_their_names_in_any_spelling(name: str) -> None:
 
 
 def test_any_key_of_the_complete_config_may_be_given() -> None:
-    config = make(initial_labels=9, start="cold", class_weights=[1.0, 2.0, 1.0]).config
-    assert (config.initial_labels, config.start) == (9, "cold")
+    config = make(initial_labels=9, round_start="cold", class_weights=[1.0, 2.0, 1.0]).config
+    assert (config.initial_labels, config.round_start) == (9, "cold")
     assert config.class_weights == [1.0, 2.0, 1.0]
 
 

@@ -62,7 +62,7 @@ def begun_with(trainer: Any) -> list[dict[str, Any]]:
 
 
 def test_each_round_begins_from_the_weights_of_the_checkpoint(kept: Path) -> None:
-    config = small_active(start="checkpoint", starting_checkpoint=str(kept), **ONE_STEP)
+    config = small_active(round_start="checkpoint", starting_checkpoint=str(kept), **ONE_STEP)
     torch.manual_seed(3)
     expected = Model(small_active().model).state_dict()
     rounds = begun_with(ludus.build_trainer(config))
@@ -76,11 +76,14 @@ def test_each_round_begins_from_the_weights_of_the_checkpoint(kept: Path) -> Non
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"start": "checkpoint"}, "'starting_checkpoint' is null; give a directory of weights"),
-        ({"starting_checkpoint": "a"}, "'starting_checkpoint' is given, and 'start' is cold"),
         (
-            {"start": "checkpoint", "starting_checkpoint": "a", "model": None, "new_head": 3},
-            "which is for one model as it is; with 'candidates' or 'new_head' use start: cold",
+            {"round_start": "checkpoint"},
+            "'starting_checkpoint' is null; give a directory of weights",
+        ),
+        ({"starting_checkpoint": "a"}, "'starting_checkpoint' is given, and 'round_start' is cold"),
+        (
+            {"round_start": "checkpoint", "starting_checkpoint": "a", "model": None, "new_head": 3},
+            "which is for one model as it is; with 'candidates' or 'new_head' use round_start: cold",
         ),
     ],
 )
@@ -93,7 +96,7 @@ def test_weights_that_are_not_there_or_do_not_fit_are_told_before_the_run_begins
     kept: Path, tmp_path: Path
 ) -> None:
     def refused(match: str, **changes: Any) -> None:
-        trainer = ludus.build_trainer(small_active(start="checkpoint", **changes))
+        trainer = ludus.build_trainer(small_active(round_start="checkpoint", **changes))
         with pytest.raises(ConfigError, match=match):
             trainer.fit(root=str(tmp_path / "runs"))
         assert not (tmp_path / "runs").exists()
@@ -101,7 +104,7 @@ def test_weights_that_are_not_there_or_do_not_fit_are_told_before_the_run_begins
     refused("'starting_checkpoint': .*nowhere", starting_checkpoint=str(tmp_path / "nowhere"))
     wide = {"starting_checkpoint": str(kept), "model": {**MODEL, "widths": [9]}}
     refused("'starting_checkpoint': the saved weights do not fit this model", **wide)
-    trainer = given(1, models=2, start="checkpoint", starting_checkpoint=str(kept))
+    trainer = given(1, models=2, round_start="checkpoint", starting_checkpoint=str(kept))
     with pytest.raises(ConfigError, match="is for one model, and 2 were given"):
         trainer.fit(runtime=InMemoryRuntime)
 
@@ -129,7 +132,7 @@ def test_a_script_that_draws_other_weights_when_it_resumes_ends_all_the_same(
     more = {"selection": "logme"} if models > 1 else {}
 
     def make(is_resumed: bool) -> Any:
-        trainer = given(1 + is_resumed, models=models, start=start, ema_decay=0.9, **more)
+        trainer = given(1 + is_resumed, models=models, round_start=start, ema_decay=0.9, **more)
         trainer.config = trainer.config.replace(**{"settings.checkpoint.every_stages": 1})
         return trainer
 
@@ -147,7 +150,7 @@ def test_weights_that_change_after_the_run_has_begun_change_nothing(
         Model(small_active().model).save_model(place)
         return ludus.build_trainer(
             small_active(
-                start="checkpoint",
+                round_start="checkpoint",
                 starting_checkpoint=str(place),
                 **{"settings.checkpoint.every_stages": 1},
             )

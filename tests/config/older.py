@@ -41,6 +41,11 @@ _EPOCHS = ("max_env_steps", *_SECTIONS["epochs"])
 def as_version_5(config: Any) -> dict[str, Any]:
     """Return the data of a config under the names and meanings that its keys had in version 5."""
     data = deepcopy(config if isinstance(config, dict) else config.model_dump()) | {"version": 5}
+    for section in [*sections_of(data)]:
+        if "seed" in section and "settings" in section:
+            section.pop("start", None)
+        if "round_start" in section:
+            section["start"] = section.pop("round_start")
     if "gae_lambda" in data and "max_env_steps" in data:
         data["epochs"] = {key: data.pop(key) for key in _EPOCHS}
     for section in [*sections_of(data)]:

@@ -47,7 +47,7 @@ _PPO: dict[str, Any] = {
 }  # fmt: skip
 # One round that labels the whole pool fits as supervised training does.
 _ACTIVE: dict[str, Any] = {
-    "max_rounds": 1, "initial_labels": 106, "queries": 1, "start": "warm", "calibration": None
+    "max_rounds": 1, "initial_labels": 106, "queries": 1, "round_start": "warm", "calibration": None
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from tests.supervised.conftest import MLP, WINE
 
 ACTIVE = "active"
 SHORT = {"max_rounds": 3, "initial_labels": 10, "queries": 5}
-FULL = {"start": "cold", "calibration": {"bins": 10, "temperature": True}}
+FULL = {"round_start": "cold", "calibration": {"bins": 10, "temperature": True}}
 STOPPING = {"max_labels": None, "target_accuracy": None, "stable_share": None, "stable_rounds": 1}
 
 
@@ -163,19 +163,23 @@ def test_the_oracle_that_is_named_answers(kind: str) -> None:
     assert known.pool.labels.tolist() == known.examples.targets(known.pool.labelled).tolist()
 
 
-@changes(ACTIVE, "start")
+@changes(ACTIVE, "round_start")
 def test_each_round_begins_from_the_first_weights_or_goes_on(kind: str) -> None:
     one_step = {"max_epochs": 1, "batch_size": 64, "optimizer": {**SGD, "learning_rate": 1e-9}}
     for start, is_alike in (("cold", True), ("warm", False)):
         # One step a round: the weights before the first, and after each.
-        outcome = short(start=start, **{**one_step, "optimizer": {**SGD, "learning_rate": 0.1}})
+        outcome = short(
+            round_start=start, **{**one_step, "optimizer": {**SGD, "learning_rate": 0.1}}
+        )
         first, after = outcome.moments[0]["model"], outcome.moments[1:]
         assert len(after) == 3
         ways = [float((moment["model"] - first).norm()) for moment in after]
         gone_on = float((after[1]["model"] - after[0]["model"]).norm())
         assert (ways[2] < 1.5 * ways[0]) is is_alike
         assert gone_on > 0
-    assert asked(short(start="cold", **one_step)) == asked(short(start="warm", **one_step))
+    assert asked(short(round_start="cold", **one_step)) == asked(
+        short(round_start="warm", **one_step)
+    )
 
 
 @changes(ACTIVE, "starting_checkpoint")
@@ -185,14 +189,16 @@ def test_each_round_begins_from_the_directory_of_weights(kind: str, tmp_path: Pa
         torch.manual_seed(seed)
         model = Model(MLP)
         model.save_model(tmp_path / f"{seed}")
-        place = {"start": "checkpoint", "starting_checkpoint": str(tmp_path / f"{seed}")}
+        place = {"round_start": "checkpoint", "starting_checkpoint": str(tmp_path / f"{seed}")}
         outcome = short(**place, max_epochs=1, batch_size=64)
         kept = torch.cat([weight.detach().flatten() for weight in model.module.parameters()])
         assert torch.equal(outcome.moments[0]["model"], kept)
         found[seed] = outcome
     assert differ(found[1], found[2])
-    with pytest.raises(ConfigError, match="'starting_checkpoint' is given, and 'start' is warm"):
-        tiny(kind, start="warm", starting_checkpoint="a")
+    with pytest.raises(
+        ConfigError, match="'starting_checkpoint' is given, and 'round_start' is warm"
+    ):
+        tiny(kind, round_start="warm", starting_checkpoint="a")
 
 
 @changes("oracle known, oracle function, oracle human", "kind")

@@ -198,7 +198,7 @@ def refusals(config: ActiveConfig) -> Iterator[str]:
     wanted = {
         "loss": "cross_entropy", "max_epochs": 1, "accumulate": 1, "ema_decay": None,
         "evaluation.keep": 0, "evaluation.patience": None, "evaluation.target": None,
-        "keep_every_epochs": 0, "start": "cold",
+        "keep_every_epochs": 0, "round_start": "cold",
         "parameter_groups": [], "gradient_checkpointing": [], "new_head": None,
     }  # fmt: skip
     for key, value in wanted.items():

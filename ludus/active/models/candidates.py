@@ -99,12 +99,16 @@ class Candidates:
             if len(self.models) > 1:
                 raise ConfigError(
                     f"'starting_checkpoint' is for one model, and {len(self.models)} were given; load the"
-                    " weights of each yourself, and use start: cold"
+                    " weights of each yourself, and use round_start: cold"
                 )
             _load(self.models[0], config.starting_checkpoint, "'starting_checkpoint'")
-        if len(self.models) > 1 or config.start != "warm":
-            self._begun.keep(self.models)
+        self.begin(config)
         self.chosen = self.place_of(self.wanted or 0)
+
+    def begin(self, config: ActiveConfig) -> None:
+        """Store the current weights of all models as their initial ones, if a round goes back to them."""
+        if len(self.models) > 1 or config.round_start != "warm":
+            self._begun.keep(self.models)
 
     def _renew_heads(self, outputs: int, seed: int) -> None:
         # A script's model that is prepared again already has its new head: the old one is stored.

@@ -156,10 +156,10 @@ class RetrainingConfig(StrictConfig):
                 "'training.strategy' trains a committee, and an edge is given one network; use a strategy"
                 " without members, such as margin or bald"
             )
-        if self.training.start == "checkpoint":
+        if self.training.round_start == "checkpoint":
             yield (
-                "'training.start' is checkpoint, and a retraining goes on from the weights that the edge"
-                " has; use warm or cold"
+                "'training.round_start' is checkpoint, and a retraining goes on from the weights that the"
+                " edge has; use warm or cold"
             )
         if (kind := getattr(self.training.oracle, "kind", None)) != "known":
             yield (

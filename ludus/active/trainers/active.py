@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ludus.active import loading
+from ludus.active import loading, start
 from ludus.active.adapters.sklearn import Classifier, Refit, refusals
 from ludus.active.asking import Asking, Progress
 from ludus.active.config import ActiveConfig
@@ -71,6 +71,7 @@ class ActiveTrainer(BaseTrainer):
 
     asked_once = ("oracle",)
     kept = loading.kept
+    starting = start.starting
 
     def __init__(
         self,
@@ -152,7 +153,7 @@ class ActiveTrainer(BaseTrainer):
             oracle=oracle, answers=self.answers, progress=self.progress,
             scorer=lambda: self._scorer(self.model),
         )  # fmt: skip
-        self._renew()
+        self.renew()
 
     def _make_datasets(self) -> SplitDatasets:
         config, has_evaluator = self.config, self.evaluator is not None
@@ -248,9 +249,9 @@ class ActiveTrainer(BaseTrainer):
         self.update, self.optimizer = refit, refit.optimizer  # type: ignore[assignment]
         self.config = self.config.replace(engine="eager")
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Declare the parts that are reset in each round."""
-        own = (self.model, self.optimizer, self.update) if self.config.start != "warm" else ()
+        own = (self.model, self.optimizer, self.update) if self.config.round_start != "warm" else ()
         self.fitting.renew_only(self.judge, *own)
 
     def _prepare_observers(self) -> None:
@@ -294,7 +295,7 @@ class ActiveTrainer(BaseTrainer):
             # The script built a network with other initial weights than the run's.
             self._make_update()
             self.fitting.renew_only()
-            self._renew()
+            self.renew()
         self._activate(self.candidates.saved_choice(state))
         super().load_state_dict(state)
 
@@ -307,7 +308,7 @@ class ActiveTrainer(BaseTrainer):
             # The best weights of this fit and the patience count belong to the other model.
             self.judge.reset()
         self._make_update()
-        self._renew()
+        self.renew()
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the weights in a saved state that would be evaluated; its candidate is selected."""

@@ -21,9 +21,9 @@ class LoadParameters(StrictConfig):
     """The source of an agent's initial weights."""
 
     run: str
-    """The directory of an earlier run."""
+    """The directory of an earlier run, or its name in runs/."""
     model: str
-    """One of its kept models, such as best or final."""
+    """One of its models: best, last, or the name of a kept one, such as final."""
     agent: str
     """One of its agents."""
 

@@ -17,13 +17,14 @@ from ludus.arena.agents.agent import Agent, LoadParameters
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.config import ExperimentParameters
 from ludus.config import strict_yaml
+from ludus.config.start import StartConfig
 from ludus.core import Run, Stage
-from ludus.core.errors import CheckpointError, ConfigError, LudusError, StorageError
+from ludus.core.errors import CheckpointError, ConfigError, LudusError
 from ludus.nn.module_state import ModuleState
 from ludus.session.begun import has_begun
-from ludus.store.directory import found_run
-from ludus.store.models import read_model
-from ludus.store.storage import Storage, is_safe_name
+from ludus.session.start import read_source
+from ludus.store.places import open_storage
+from ludus.store.storage import Storage
 
 # The trainer decides which of these an agent has, so a missing one is not an error.
 CHOSEN = ("value_body", "policy_head", "value_head", "solo_head")
@@ -153,21 +154,16 @@ def _kept(run: Run, name: str) -> dict[str, Tensor] | None:
 def _read(name: str, section: LoadParameters) -> dict[str, Tensor]:
     """Return the weights of an agent of an earlier run, by their names in the agent."""
     path = f"'agents.{name}.load"
+    start = StartConfig(
+        run=section.run, model=section.model, optimizer=False, frozen=[], learning_rates=[]
+    )
     try:
-        storage = found_run(section.run)
+        source = read_source(start, "runs")
+        config = _config(open_storage(source.place))
     except LudusError as error:
-        raise ConfigError(f"{path}.run': {error}") from None
-    model = f"models/{section.model}"
-    if not is_safe_name(model) or not storage.exists(f"{model}/model.json"):
-        kept = ", ".join(sorted(storage.names("models"))) or "none yet"
-        raise ConfigError(
-            f"{path}.model' is {section.model}, which {section.run} has not kept; it has {kept}"
-        )
-    try:
-        weights, _ = read_model(storage, model)
-        config = _config(storage)
-    except (CheckpointError, StorageError) as error:
         raise ConfigError(f"{path}': {error}") from None
+    # Those of a checkpoint are of the network that holds the agents.
+    weights = {one.removeprefix("agents."): tensor for one, tensor in source.weights.items()}
     return _of_agent(weights, config, section, path)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,13 +16,16 @@ from torch import Tensor, nn
 from ludus.arena.agents.combined import CombinedAgents
 from ludus.arena.libraries import TensorDictBase
 from ludus.arena.playing.columns import named, to_tensordict
+from ludus.config.start import StartConfig
 from ludus.core.errors import LudusError
+from ludus.core.starting import SavedTraining
 from ludus.nn.engines.choice import Subject
 from ludus.nn.engines.gate import is_plain
 from ludus.nn.engines.unsaved import PlainState
 from ludus.nn.groups import Group
 from ludus.nn.learner import Learner
 from ludus.nn.optimizer import OptimizerConfig
+from ludus.nn.start import StartTarget, start_groups
 from ludus.nn.update import Update
 
 Forward = Callable[..., Any]
@@ -111,18 +115,34 @@ class GradientUpdate(Update):
         max_grad_norm: float | None,
         highest_rate: float,
         rates: Mapping[str, Mapping[str, float]],
+        start: StartConfig | None = None,
     ) -> None:
         """`rates` are the factors of the learning rate of each part of each agent."""
-        self.parts_of = {agent: groups_of(network, agent, own) for agent, own in rates.items()}
+        own = {agent: groups_of(network, agent, own) for agent, own in rates.items()}
+        groups = [group for found in own.values() for group in found]
+        divided = start_groups(network, start, groups, named=name_in_models)
+        self.parts_of = {
+            agent: [one for one in divided if any(map(partial(is_divided_off, one), found))]
+            for agent, found in own.items()
+        }
         learner = Learner(
             network,
             optimizer,
             max_grad_norm=max_grad_norm,
             highest_rate=highest_rate,
-            groups=[group for own in self.parts_of.values() for group in own],
+            groups=divided,
         )
         super().__init__(learner, ("loss", "grad_norm", *network.terms))
         self._statistics = statistics_of(self.learner, network, rates)
+
+    def starting(self) -> StartTarget:
+        """Return the agents and the loss, which can start as those of another run."""
+        return StartTarget({"": (self.learner, name_in_models)}, reads=name_in_models)
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the agents in the saved state of a run."""
+        return SavedTraining({"": state["update"]["learner"]})
 
     def set_learning(self, agent: str, is_learning: bool) -> None:
         """Freeze an agent, or train it again; parts whose factor is 0 stay frozen."""
@@ -191,6 +211,16 @@ class ArenaUpdate(GradientUpdate):
         return self._counted(loss, norm, metrics)
 
 
+def name_in_models(name: str) -> str:
+    """Return the name of a weight without the path to the agents: it begins with an agent's name."""
+    return name.removeprefix("agents.").removeprefix("members.")
+
+
+def is_divided_off(part: Group, group: Group) -> bool:
+    """Return whether a group is this one, or was divided off it."""
+    return all(map(group.holds, part.parameters))
+
+
 def groups_of(network: nn.Module, agent: str, rates: Mapping[str, float]) -> list[Group]:
     """Return a parameter group for each part of an agent that has something to train."""
     found = []
@@ -215,7 +245,10 @@ def statistics_of(
     for agent, own in rates.items():
         for name in own:
             part = network.get_submodule(_path(agent, name))
-            is_frozen = frozen.get(f"{agent}/{name or 'all'}")
+            group = f"{agent}/{name or 'all'}"
+            # A group that `start` divided has words after its name, and may be frozen in part alone.
+            divided = [one for one in frozen if one == group or one.startswith(f"{group}, ")]
+            is_frozen = frozen[divided[0]] if divided else None
             if is_frozen is not None and next(part.buffers(), None) is not None:
                 found.append((part, is_frozen))
     return found

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ludus.arena.learning.update import GradientUpdate
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.arena.solo.students import SoloUpdate, Students, passes_over
@@ -16,11 +17,13 @@ from ludus.arena.trainer import TensorDictTrainer
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, Interrupted
+from ludus.core.starting import SavedTraining
 from ludus.fit.preflight import refuse_episodes
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, too_long
+from ludus.nn.start import StartTarget
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 from ludus.session.begun import begin, engine_options, in_whole
@@ -82,6 +85,7 @@ class SoloAgentTrainer(TensorDictTrainer):
             max_grad_norm=config.max_grad_norm,
             highest_rate=config.highest_rate,
             rates=self.agents.rates(),
+            start=config.start,
         )
         self.learner = self.update.learner
         engine = self.update.choose(config.engine, **engine_options(self.run))
@@ -192,6 +196,15 @@ class SoloAgentTrainer(TensorDictTrainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
         return {"update": self.update, "judge": self.judge}
+
+    def starting(self) -> StartTarget:
+        """Return the agents, which can start as those of another run."""
+        return self.update.starting()
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the agents in a saved state."""
+        return GradientUpdate.saved_training(state)
 
     def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Tensor]:
         """Return the weights of the agents in a saved state."""

@@ -157,6 +157,10 @@ class DeviceReplay:
             "generator": {"device": self.device.type, "state": self.generator.get_state()},
         }
 
+    def start_from(self, state: Mapping[str, Any]) -> None:
+        """Take the rows of another run; sampling stays this run's own."""
+        self.load_state_dict({**state, "generator": self.state_dict()["generator"]})
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy the rows back into the ring, in place."""
         states.check_keys(state, "capacity", "total", "rows", "generator")

@@ -222,6 +222,10 @@ class ReplayBuffer:
             "generator": self._generator.bit_generator.state,
         }
 
+    def start_from(self, state: Mapping[str, Any]) -> None:
+        """Take the transitions of another run; sampling stays this run's own."""
+        self.load_state_dict({**state, "generator": self._generator.bit_generator.state})
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy the transitions back into the ring, in place."""
         names = ("capacity", "total", "transitions", "generator")

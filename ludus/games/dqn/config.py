@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ludus.config.base import Count, Positive, PositiveFloat, PositiveShare, Share, StrictConfig
 from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.registry import find
+from ludus.config.start import ReplayStartConfig
 from ludus.games.kinds import GameSection
 from ludus.games.networks import NetArch, arch_problems
 from ludus.games.player import PlayerSection
@@ -44,6 +45,8 @@ class SparringConfig(StrictConfig):
 
 class RoleConfig(StrictConfig):
     """How one role learns."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
 
     net_arch: NetArch
     """The network from observations to action values: widths, b, r64, or repeats of them."""
@@ -115,6 +118,8 @@ class FusedDqnConfig(CountedConfig):
     """Who plays the role that is not trained: a scripted player, or `given` by a script as host_net or
     agent_net; null where both are trained.
     """
+    start: ReplayStartConfig | None
+    """The run to start from; null starts from new weights."""
     huber: PositiveFloat | None
     """The delta of the Huber loss, which is linear beyond it; null uses the squared error."""
     max_grad_norm: PositiveFloat | None

@@ -25,6 +25,7 @@ from ludus.losses.dqn import td_errors, td_loss, td_targets
 from ludus.nn.engines.choice import Chosen, Subject
 from ludus.nn.learner import Learner, LossFn
 from ludus.nn.schedules import Scheduler, highest
+from ludus.nn.start import named_in, start_groups
 from ludus.nn.swapped_weights import restored
 from ludus.nn.target import Target
 from ludus.nn.update import Update
@@ -62,7 +63,7 @@ class RoleLearner(Update):
         self._rate = torch.zeros(1, device=device)
         """The learning rate of the next update, in a tensor of fixed address, as a CUDA graph reads it."""
         self._precision: Precision = run_config.precision
-        self._max_grad_norm = run_config.max_grad_norm
+        self._max_grad_norm, self._start = run_config.max_grad_norm, run_config.start
         inputs = game.observation_size(role)
         self.num_actions = num_moves(game, role, who="a network of values")
         if net is None:
@@ -107,6 +108,7 @@ class RoleLearner(Update):
             highest_rate=highest(config.learning_rate_schedule, config.optimizer.learning_rate),
             max_grad_norm=self._max_grad_norm,
             precision="float32" if self._precision == "tf32" else self._precision,
+            groups=start_groups(net, self._start, named=named_in(self.role)),
         )
 
     def _use_learner(self) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
-from ludus.core import Repeat, Run, Stage, Stateful
+from ludus.core import Repeat, Run, Stage, Stateful, states
 from ludus.core.errors import ConfigError, HookError, LudusError
 from ludus.core.intervals import Work
 from ludus.core.runtime import Result
+from ludus.core.starting import SavedTraining
+from ludus.games.dqn.config import ROLES
 from ludus.games.dqn.evaluation import PairEvaluation, scores_of
 from ludus.games.dqn.role_trainer import RoleTrainer
 from ludus.games.player import foreign
@@ -20,6 +22,7 @@ from ludus.games.roll_out import play_turns
 from ludus.games.speed import HostSyncs
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
+from ludus.nn.start import StartTarget, named_in
 from ludus.seeds import derive
 from ludus.session.begun import begin, in_whole
 from ludus.session.reports import Reports, keep
@@ -246,6 +249,30 @@ class TwoRoleTrainer(RoleTrainer):
         buffers = {f"{role}_replay": learner.replay for role, learner in self.learners.items()}
         # `given` comes first: a mismatch of players explains why the learners' states do not fit.
         return {"given": self.given_state, **self.learners, **buffers, "judge": self.judge}
+
+    def starting(self) -> StartTarget:
+        """Return the networks and the replay buffers of the roles, which can start as another run's."""
+        roles = self.learners
+
+        def load(saved: Mapping[str, Any]) -> None:
+            for role, one in roles.items():
+                with states.within(role):
+                    one.replay.start_from(saved[role])
+                    # Rows of another run do not count as steps of this one.
+                    one.first_row = int(one.replay.total_pushed)
+
+        return StartTarget(
+            {role: (one.learner, named_in(role)) for role, one in roles.items()},
+            then=[partial(one.target.follow, 1.0) for one in roles.values()],
+            parts={"replay": load},
+        )
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the networks and the replay buffers in a saved state."""
+        roles = [role for role in ROLES if role in state]
+        replays = {role: state[f"{role}_replay"] for role in roles}
+        return SavedTraining({role: state[role]["learner"] for role in roles}, {"replay": replays})
 
     def consulted(self) -> Mapping[str, object]:
         """Return the game; players and rewards are in the part `given`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ludus.config.base import (
     Count,
@@ -18,6 +18,7 @@ from ludus.config.base import (
 from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
 from ludus.config.minibatches import undivided
+from ludus.config.start import StartConfig
 from ludus.core.errors import LudusError
 from ludus.games.game import FusedGame
 from ludus.games.kinds import GameSection, make_game, num_roles
@@ -101,6 +102,8 @@ def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
 class FusedPpoConfig(CountedConfig):
     """The config of a run of PPO on device games."""
 
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+
     game: GameSection
     """The game: a single-player one, or a symmetric one for self-play."""
     max_rounds: Positive
@@ -139,6 +142,8 @@ class FusedPpoConfig(CountedConfig):
     """The coefficient of the entropy bonus, against becoming deterministic too soon."""
     normalise_advantage: bool
     """Normalise the advantages of each minibatch to mean 0 and standard deviation 1."""
+    start: StartConfig | None
+    """The run to start from; null starts from new weights."""
     optimizer: OptimizerSection
     """The optimizer."""
     learning_rate_schedule: ScheduleSection

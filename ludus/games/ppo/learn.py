@@ -19,6 +19,7 @@ from ludus.losses.advantage import generalised_advantage
 from ludus.losses.distributions import masked_logits
 from ludus.losses.ppo import normalised, ppo_objective
 from ludus.nn.learner import Learner
+from ludus.nn.start import start_groups
 from ludus.nn.update import Update
 
 Net = Callable[[Tensor], Outputs]
@@ -49,6 +50,7 @@ class PpoUpdate(Update):
             max_grad_norm=config.max_grad_norm,
             precision=config.precision,
             highest_rate=config.highest_rate,
+            groups=start_groups(network, config.start),
         )
         super().__init__(learner, METRICS)
         actions = game.actions(game.roles[0])

@@ -17,6 +17,7 @@ from ludus.core.abilities import Program, Supplied, made, ungiven
 from ludus.core.errors import HookError, Interrupted, LudusError
 from ludus.core.hooks import Hooks
 from ludus.core.runtime import Runtime
+from ludus.core.starting import SavedTraining
 from ludus.data.replay.pending import PendingData
 from ludus.games.export import export_policy, policy_program
 from ludus.games.game import FusedGame, Moves
@@ -44,6 +45,7 @@ from ludus.games.speed import TrainingClock
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.export.numpy_policy import Kind
 from ludus.nn.schedules import Schedule
+from ludus.nn.start import StartTarget, same_name
 from ludus.nn.swapped_weights import restored, swapped_weights
 from ludus.seeds import GlobalRandom, derive, forked
 from ludus.session.begun import begin, engine_options, in_whole
@@ -296,6 +298,15 @@ class PPOTrainer(Trainer):
         with states.within("learner"):
             self.learner.check_state(saved)
         return dict(saved["weights"])
+
+    def starting(self) -> StartTarget:
+        """Return the network, which can start as that of another run."""
+        return StartTarget({"": (self.learner, same_name)})
+
+    @staticmethod
+    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
+        """Return the network in a saved state."""
+        return SavedTraining({"": state["ppo"]["learner"]})
 
     def evaluate(self) -> dict[str, float]:
         """Return the metrics of the current network, over the games of an evaluation."""

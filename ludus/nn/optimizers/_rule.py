@@ -21,6 +21,8 @@ Rate = float | Tensor
 class OptimizerConfig(StrictConfig):
     """The config of an optimizer; the Config of every registered optimizer derives from it."""
 
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate",)
+
     kind: str
     """The kind of optimizer."""
     learning_rate: PositiveFloat

@@ -69,7 +69,7 @@ class Dqn(Agent):
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape, spec.obs_dtype)
             network = QNetwork(body, actions.n, dueling=config.dueling)
-            self.learner = self.make_learner(network)
+            self.learner = self.make_learner(network, "q")
         self.target = self.make_target(self.learner, config.target)
         self._network = network
         # The state value is the same for all actions, so it changes neither the argmax nor the softmax.

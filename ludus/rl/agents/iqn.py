@@ -96,7 +96,7 @@ class Iqn(Agent):
         with forked(derive(config.seed, "model")):
             body = make_body(config.network, spec.obs_shape, spec.obs_dtype)
             network = QuantileNetwork(body, actions.n, config.cosines)
-            self.learner = self.make_learner(network)
+            self.learner = self.make_learner(network, "q")
         self.target = self.make_target(self.learner, config.target)
         self._network = network
         self._features = acting_net([network.body], self.normaliser, device, spec.obs_shape)

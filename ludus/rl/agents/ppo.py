@@ -140,7 +140,7 @@ class Ppo(Agent):
                 value_body=None if config.shared_body else bodies[1],
             )
         # Weight decay would pull the standard deviation towards 1, which does not regularise.
-        self.learner = self.make_learner(network, undecayed=("log_std",))
+        self.learner = self.make_learner(network, "network", undecayed=("log_std",))
         self._network, self._body = network, bodies[0]
         self.clip: Schedule | None = None
         if config.clip is not None:

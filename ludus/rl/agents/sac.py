@@ -132,7 +132,8 @@ class Sac(Agent):
             body = make_body(config.network, spec.obs_shape)
             actor = Actor(body, self.distribution.num_outputs)
             critics = Critics(config.network, math.prod(spec.obs_shape) + width)
-        self.actor, self.critics = self.make_learner(actor), self.make_learner(critics)
+        self.actor = self.make_learner(actor, "actor")
+        self.critics = self.make_learner(critics, "critics")
         temperature = Temperature(config.temperature.initial).to(device)
         # Weight decay would pull the temperature towards 1.
         self.temperature = Learner(
@@ -141,6 +142,7 @@ class Sac(Agent):
             max_grad_norm=None,
             highest_rate=config.highest_rate,
             undecayed=("log",),
+            groups=self.start_groups(temperature, "temperature"),
         )
         self.target = self.make_target(self.critics, config.target)
         self._network = actor

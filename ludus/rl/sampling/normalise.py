@@ -221,6 +221,10 @@ class Normaliser:
             "published": [self.shift, self.scale, self.reward_scale],
         }
 
+    def start_from(self, state: Mapping[str, Any]) -> None:
+        """Take the moments of another run, not the returns of its episodes."""
+        self.load_state_dict({**state, "returns": self._returns_N})
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore saved moments."""
         states.check_keys(state, "observed", "returned", "returns", "published")

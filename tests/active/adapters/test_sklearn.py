@@ -18,7 +18,7 @@ from ludus.core.runtime import InMemoryRuntime
 from ludus.testing.trainers import check_kill_anywhere
 from tests.active.test_candidates import network, trainer_of
 
-ONCE: dict[str, Any] = {"model": None, "max_epochs": 1, "max_rounds": 3, "start": "cold"}
+ONCE: dict[str, Any] = {"model": None, "max_epochs": 1, "max_rounds": 3, "round_start": "cold"}
 
 
 def forest() -> RandomForestClassifier:
@@ -105,10 +105,10 @@ def test_what_is_no_classifier_is_told(make_one: Any, told: str) -> None:
 
 
 def test_keys_that_would_be_ignored_are_refused() -> None:
-    trainer = trainer_of(model=None, start="warm", ema_decay=0.9)
+    trainer = trainer_of(model=None, round_start="warm", ema_decay=0.9)
     trainer.set_model(Classifier(LogisticRegression(), classes=3))
     with pytest.raises(
-        ConfigError, match="'max_epochs' to 1; set 'ema_decay' to null; set 'start'"
+        ConfigError, match="'max_epochs' to 1; set 'ema_decay' to null; set 'round_start'"
     ):
         trainer.fit(runtime=InMemoryRuntime)
 

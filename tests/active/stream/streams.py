@@ -71,7 +71,7 @@ def estimation(threshold: float = 1.2) -> dict[str, Any]:
 
 def retraining(**changes: Any) -> dict[str, Any]:
     training = ludus.example("active").replace(
-        max_rounds=2, initial_labels=40, queries=20, max_epochs=12, start="warm",
+        max_rounds=2, initial_labels=40, queries=20, max_epochs=12, round_start="warm",
         evaluation__patience=None, evaluation__keep=0, calibration=None,
         model={"kind": "mlp", "inputs": 64, "widths": [32], "outputs": 10, "activation": "relu",
                "dropout": 0.0, "layer_norm": False},

@@ -89,8 +89,8 @@ FIVE = [
             "'training.strategy' trains a committee",
         ),
         (
-            {"start": "checkpoint", "starting_checkpoint": "runs/a/models/best"},
-            "'training.start' is checkpoint",
+            {"round_start": "checkpoint", "starting_checkpoint": "runs/a/models/best"},
+            "'training.round_start' is checkpoint",
         ),
         (
             {"oracle": {"kind": "human", "class_names": None}},

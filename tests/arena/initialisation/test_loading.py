@@ -161,8 +161,11 @@ def test_a_config_of_the_earlier_run_that_somebody_has_edited_is_one_sentence(
 @pytest.mark.parametrize(
     ("changed", "sentence"),
     [
-        ({"model": "worst"}, "'agents.prover.load.model' is worst, which .* has not kept; it has "),
-        ({"model": "../final"}, "'agents.prover.load.model' is ../final, which"),
+        (
+            {"model": "worst"},
+            "'agents.prover.load': model worst: no model is kept there; give best, last, or ",
+        ),
+        ({"model": "../final"}, "'agents.prover.load': model ../final: no model is kept there"),
         ({"agent": "judge"}, "'agents.prover.load.agent' is judge, which is no agent of"),
         ({"body": {"kind": "mlp", "widths": [6]}}, "'agents.prover.load': 'body.*' is float32"),
     ],
@@ -180,7 +183,5 @@ def test_what_cannot_be_loaded_is_one_sentence_before_a_run_begins(
 
 
 def test_an_earlier_run_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(
-        ConfigError, match=r"'agents\.prover\.load\.run': .* is not a run directory"
-    ):
+    with pytest.raises(ConfigError, match=r"'agents\.prover\.load': .* is not a run directory"):
         ludus.build_trainer(loads(str(tmp_path / "gone"))).fit(root=str(tmp_path))

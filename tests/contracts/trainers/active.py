@@ -21,7 +21,7 @@ def make() -> ludus.Trainer:
     """Return a run of four rounds that stops once its predictions are stable, or its labels are used up."""
     trainer: ludus.Trainer = ludus.build_trainer(
         small_active(
-            start="cold",
+            round_start="cold",
             model=None,
             candidates=[candidate("one"), candidate("two")],
             selection="logme",

@@ -18,7 +18,7 @@ def make() -> ludus.Trainer:
     """Return a run of three rounds whose last one asks for what is left of its budget."""
     trainer: ludus.Trainer = ludus.build_trainer(
         small_active(
-            start="warm",
+            round_start="warm",
             keep_every_epochs=2,
             ema_decay=0.9,
             strategy={"kind": "uncertainty", "shortlist": 3},
