@@ -84,12 +84,14 @@ def lengths_to_change(storage: Storage, new: TrainerConfig) -> list[str]:
     It reads no state, so that a run can be refused before any work starts.
     """
     saved = checkpoint.last_manifest(storage)
-    lengths, others = _changed(storage, saved, new)
+    old, found, others = _changed(storage, saved, new)
+    # One run may change its rate on the way (`ludus resume`); the runs of a group are to be alike.
+    others = others or _with_values(old, new, found.declared)
     if others:
         raise RunError(
             f"{storage.place} was started with {others}; put the old values back, or choose another name"
         )
-    return lengths
+    return found.lengths
 
 
 def refuse_edited(storage: Storage, saved: Saved, found: TrainerConfig) -> None:
@@ -112,8 +114,11 @@ def _changed(
     old = _trained_with(storage, saved, new)
     found = changed_keys(old, new)
     refused = [*found.others, *edited_keys(storage, new, found.declared)]
-    others = ", ".join(f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in refused)
-    return old, found, others
+    return old, found, _with_values(old, new, refused)
+
+
+def _with_values(old: TrainerConfig, new: TrainerConfig, keys: Sequence[str]) -> str:
+    return ", ".join(f"{key} {_shown(old, key)} (now {_shown(new, key)})" for key in keys)
 
 
 def _shown(config: TrainerConfig, path: str) -> str:
