@@ -149,7 +149,7 @@ class Digests:
     ) -> None:
         self._compare = compare
         self._parts, self._weights = parts, weights_in(parts)
-        self._waiting: deque[tuple[dict[str, Any], dict[str, Reading]]] = deque()
+        self._waiting: deque[tuple[dict[str, Any], dict[str, WeightCopy]]] = deque()
         size = sum(weights.size() for weights in self._weights.values())
         self._every = EVERY_OF_LARGE if size >= _LARGE else EVERY
         self._last: tuple[int, int] | None = None
@@ -168,11 +168,11 @@ class Digests:
         if found:
             self._waiting.append(({**at, "boundary": run.boundaries}, found))
 
-    def _readings(self) -> dict[str, Reading]:
+    def _readings(self) -> dict[str, WeightCopy]:
         for _ in range(2):
             try:
                 places = self._weights.items()
-                return {name: Reading(weights.vectors()) for name, weights in places}
+                return {name: WeightCopy(weights.vectors()) for name, weights in places}
             except LookupError:
                 # A learner is gone or replaced: pretraining ended, or another network was chosen.
                 self._weights = weights_in(self._parts)
@@ -213,7 +213,7 @@ class Digests:
         """Do nothing: the storage closes its files itself."""
 
 
-class Reading:
+class WeightCopy:
     """An asynchronous copy of reduced weights from the device."""
 
     def __init__(self, vectors: Iterable[Tensor]) -> None:

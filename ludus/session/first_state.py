@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from ludus.session.digests import Reading
+from ludus.session.digests import WeightCopy
 
 
 def copied(state: object) -> Any:
@@ -24,7 +24,11 @@ def digest(state: object) -> object:
     """
     try:
         return [
-            (str(one.dtype), tuple(one.shape), Reading([one.detach().contiguous().view(-1)]).read())
+            (
+                str(one.dtype),
+                tuple(one.shape),
+                WeightCopy([one.detach().contiguous().view(-1)]).read(),
+            )
             for one in _tensors(state)
         ]
     except RuntimeError:

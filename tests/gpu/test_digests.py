@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ludus.core.run import Run
-from ludus.session.digests import Digests, Reading
+from ludus.session.digests import Digests, WeightCopy
 from ludus.store.local import LocalStorage
 from tests.gpu.test_device_ring import not_waiting
 
@@ -30,7 +30,7 @@ class Learns:
 
 def test_a_digest_is_the_same_wherever_the_weights_are() -> None:
     vector = torch.randn(10_001)
-    assert Reading([vector]).read() == Reading([vector.cuda()]).read()
+    assert WeightCopy([vector]).read() == WeightCopy([vector.cuda()]).read()
 
 
 def test_a_digest_is_taken_and_written_without_a_wait_for_the_gpu(tmp_path: Path) -> None:

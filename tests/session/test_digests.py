@@ -11,14 +11,14 @@ import torch
 from torch import nn
 
 from ludus.core.run import Run
-from ludus.session.digests import EVERY, EVERY_OF_LARGE, Digests, Reading, weights_in
+from ludus.session.digests import EVERY, EVERY_OF_LARGE, Digests, WeightCopy, weights_in
 from ludus.store.local import LocalStorage
 
 NO_RECORD: Any = None
 
 
 def digest(vector: torch.Tensor) -> str:
-    return Reading([vector]).read()
+    return WeightCopy([vector]).read()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64], ids=str)
@@ -82,10 +82,10 @@ def test_a_digest_of_a_network_copies_none_of_it(monkeypatch: pytest.MonkeyPatch
     inside = {weight.data_ptr() for weight in part.net.parameters()}
     assert {vector.data_ptr() for vector in weights.vectors()} == inside
     monkeypatch.undo()
-    before = Reading(weights.vectors()).read()
+    before = WeightCopy(weights.vectors()).read()
     with torch.no_grad():
         part.net[1].bias[2] += 1
-    assert Reading(weights.vectors()).read() != before
+    assert WeightCopy(weights.vectors()).read() != before
 
 
 def run_at(steps: int, boundaries: int) -> Run:
