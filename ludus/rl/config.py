@@ -153,7 +153,7 @@ class StepsConfig(StrictConfig):
 class RLConfig(TrainerConfig):
     """The keys that every agent's config has."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule", "gamma", "max_grad_norm")
 
     env: EnvSection
     """The env the agent learns in."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -191,6 +191,8 @@ class OffPolicyConfig(_Mixin):
 
 class TargetConfig(StrictConfig):
     """Updates of the target network."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("tau",)
 
     sync_every_opt_steps: Positive
     """Number of optimisation steps between target updates."""

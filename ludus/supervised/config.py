@@ -33,7 +33,7 @@ from ludus.session.device import Tf32
 class SupervisedConfig(TrainerConfig):
     """The complete config of a supervised run."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule", "max_grad_norm")
 
     experiment: Annotated[str, Field(min_length=1, max_length=80)]
     """The name of the experiment, part of the names of saved models."""

@@ -315,8 +315,8 @@ def test_envs_are_closed_also_where_nothing_was_walked(tmp_path: Path) -> None:
     ludus.build_trainer(config).fit(root=str(tmp_path))
     finished: Any = ludus.build_trainer(config)
     assert finished.fit(root=str(tmp_path), resume=True).status == "finished"
-    refused: Any = ludus.build_trainer(config.replace(gamma=0.5))
-    with pytest.raises(LudusError, match=r"gamma 0.99 \(now 0.5\)"):
+    refused: Any = ludus.build_trainer(config.replace(double=False))
+    with pytest.raises(LudusError, match=r"double true \(now false\)"):
         refused.fit(root=str(tmp_path), resume=True)
     for trainer in (finished, refused):
         assert trainer.env._open == []

@@ -318,7 +318,7 @@ def test_whatever_stands_for_a_time_or_a_best_model_the_page_is_written(
         ends = [{"time": 1.0, "event": "started"}, {"event": "finished", "best": best}]
         write_lines(run / "events.jsonl", ends)
     note = json.loads((runs[1] / "run.json").read_text())
-    odd = {"config": [1], "seed": {"a": 1}, "group": 3}
+    odd = {"config": [1], "seed": {"a": 1}}
     (runs[1] / "run.json").write_text(json.dumps({**note, **odd}))
     for some in (runs, runs[:2], [runs[0], runs[3]]):
         data = data_of(Page(write_report(some)))

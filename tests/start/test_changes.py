@@ -99,7 +99,10 @@ def test_the_command_changes_it_and_says_so(tmp_path: Path, call: Ludus) -> None
 
 def test_other_keys_stay_refused_with_those_that_may_change(tmp_path: Path) -> None:
     resumed("supervised", tmp_path, "a", kill_at=11)
-    may = "the length of a run, optimizer.learning_rate, learning_rate_schedule, evaluation.target and"
+    may = (
+        "the length of a run, max_grad_norm, optimizer.learning_rate, optimizer.weight_decay,"
+        " learning_rate_schedule, evaluation.target and"
+    )
     with pytest.raises(
         RunError, match=f"batch_size 16 .now 8.; only {may} its settings may change"
     ):

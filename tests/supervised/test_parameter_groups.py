@@ -71,7 +71,7 @@ def test_a_run_killed_before_or_after_a_group_is_freed_ends_with_the_same_bytes(
         ([group("stem")], r"'stem'.*Known: layers\."),
         (
             [group("layers.0", frozen=True), group("layers.2", frozen=True)],
-            "freezes every parameter",
+            "freeze every parameter",
         ),
     ],
 )

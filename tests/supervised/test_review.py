@@ -38,10 +38,10 @@ def test_the_running_mean_of_tied_weights_is_saved_once_and_is_both(tmp_path: Pa
     assert torch.equal(weights["first.weight"], trainer.model.module.second.weight)
 
 
-def test_a_clip_is_no_length_and_may_not_change_on_resume(tmp_path: Path) -> None:
+def test_what_decides_what_is_learned_may_not_change_on_resume(tmp_path: Path) -> None:
     make().fit(root=str(tmp_path), name="run")
-    other = ludus.Trainer(make().config.replace(max_grad_norm=0.5))
-    with pytest.raises(RunError, match=r"max_grad_norm 1.0 \(now 0.5\)"):
+    other = ludus.Trainer(make().config.replace(accumulate=2))
+    with pytest.raises(RunError, match=r"accumulate 3 \(now 2\)"):
         other.fit(root=str(tmp_path), name="run", resume=True)
 
 

@@ -102,7 +102,10 @@ def uneven_games(key: str, games: int, game: FusedGame) -> Iterator[str]:
 class FusedPpoConfig(CountedConfig):
     """The config of a run of PPO on device games."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("learning_rate_schedule",)
+    may_change: ClassVar[tuple[str, ...]] = (
+        *("learning_rate_schedule", "gamma", "gae_lambda", "clip", "value_clip", "value_coef"),
+        *("entropy_coef", "max_grad_norm"),
+    )
 
     game: GameSection
     """The game: a single-player one, or a symmetric one for self-play."""

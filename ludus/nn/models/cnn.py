@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
@@ -17,6 +17,8 @@ class ConvolutionalNetwork(nn.Module):
 
     class Config(StrictConfig):
         """The shape of the network."""
+
+        may_change: ClassVar[tuple[str, ...]] = ("dropout",)
 
         kind: Literal["cnn"]
         """Convolutional blocks and a linear layer."""

@@ -21,7 +21,7 @@ Rate = float | Tensor
 class OptimizerConfig(StrictConfig):
     """The config of an optimizer; the Config of every registered optimizer derives from it."""
 
-    may_change: ClassVar[tuple[str, ...]] = ("learning_rate",)
+    may_change: ClassVar[tuple[str, ...]] = ("learning_rate", "weight_decay")
 
     kind: str
     """The kind of optimizer."""

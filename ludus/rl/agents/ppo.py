@@ -6,7 +6,7 @@ Shapes: T steps, N envs, B batch, A logits, K numbers of an action.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -52,6 +52,8 @@ from ludus.seeds import derive, forked
 class Scheduled(StrictConfig):
     """A number with a schedule."""
 
+    may_change: ClassVar[tuple[str, ...]] = ("initial",)
+
     initial: NonNegativeFloat
     """Its value at the beginning."""
     schedule: ScheduleSection
@@ -60,6 +62,11 @@ class Scheduled(StrictConfig):
 
 class PpoConfig(OnPolicyConfig, RLConfig):
     """The complete config of a PPO run."""
+
+    may_change: ClassVar[tuple[str, ...]] = (
+        *RLConfig.may_change,
+        *("gae_lambda", "target_kl", "value_clip", "value_coef", "entropy_coef"),
+    )
 
     policy_loss: Literal["clip", "kl"]
     """The surrogate: clipped probability ratios (clip) or a penalty on the KL divergence (kl); the
