@@ -14,7 +14,10 @@ matplotlib.use("svg")
 
 import matplotlib.pyplot as plt
 
-COLOURS = {"ludus": "#0b6e4f", "ludus ppo": "#4a78b5", "sb3": "#c0722a"}
+COLOURS = {
+    "ludus": "#0b6e4f", "ludus ppo": "#4a78b5", "sb3": "#c0722a",
+    "population": "#0b6e4f", "random": "#c0722a", "random, cosine": "#4a78b5",
+}  # fmt: skip
 LABELS = ("env steps", "mean return of the latest training episodes")
 NUM_POINTS = 60
 
@@ -22,7 +25,10 @@ NUM_POINTS = 60
 def main() -> None:
     """Draw a panel for each task: the mean over the seeds and the range from worst to best."""
     curves = json.loads(Path(sys.argv[1]).read_text())
-    figure, panels = plt.subplots(2, -(-len(curves) // 2), figsize=(13, 6), layout="constrained")
+    rows = min(2, len(curves))
+    columns = -(-len(curves) // rows)
+    size = (13, 6) if rows == 2 else (6.5, 4)
+    figure, panels = plt.subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
     plt.rcParams["svg.hashsalt"] = "ludus"
     for panel, (task, systems) in zip(panels.flat, curves.items(), strict=False):
         for system, runs in systems.items():

@@ -139,8 +139,7 @@ def declare(
     maps an older version of config files to the function that migrates this package's keys to the next, and
     `renamed` updates renamed keys; both receive the files of every kind, so they check the keys first.
     `former_names` are accepted wherever a config is changed or read, with values converted by
-    `former_values`.
-    `earlier_names` serve users who write one on the command line, `findings` serve `ludus doctor`.
+    `former_values`. `earlier_names` serve the command line, `findings` serve `ludus doctor`.
     `run_files` are what its trainers write into a run directory, such as `asked/*.json`: deleted with it.
     """
     if (module := sys.modules.get(room)) is None:

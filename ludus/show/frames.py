@@ -119,7 +119,7 @@ class Results:
         frame["value"] = np.asarray(found.values)
         return pandas.DataFrame(frame)
 
-    def _whole(self, counts: Any) -> Any:
+    def _whole(self, counts: np.ndarray[Any, Any]) -> Any:
         """Return whole numbers of which -1 means none."""
         return self._pandas.arrays.IntegerArray(counts, counts < 0)
 

@@ -56,7 +56,7 @@ def check_hash(storage: Storage, name: str, digest: str | None) -> None:
 
 
 def peek(storage: Storage) -> dict[str, Any]:
-    """Return the metadata of the newest checkpoint, without reading its tensors."""
+    """Return the metadata of the newest checkpoint, its counters, and why it was to stop, without tensors."""
     for number in reversed(numbers(storage)):
         try:
             manifest = own_manifest(storage, number)
@@ -65,7 +65,7 @@ def peek(storage: Storage) -> dict[str, Any]:
             tree = parse_json(storage.read(name, limit=MAX_STATE), source=name)
             items = tree["run"]["counters"].items()
             counters = {key: value for key, value in items if type(value) is int and value}
-            return {**manifest, "counters": counters}
+            return {**manifest, "counters": counters, "stop_reason": tree["run"].get("stop_reason")}
         except (CheckpointError, StorageError, KeyError, TypeError, AttributeError):
             continue
     return {}

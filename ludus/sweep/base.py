@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from ludus.config import families
 from ludus.config.base import (
     TrainerConfig,
     current,
@@ -21,7 +22,7 @@ from ludus.config.base import (
 from ludus.config.overrides import read_path, renamed_path
 from ludus.config.registry import example_path, find
 from ludus.core.errors import ConfigError, nearest
-from ludus.sweep.config import SweepConfig
+from ludus.sweep.config import SearchConfig
 from ludus.sweep.space import NOWHERE, Space, is_among, value_at
 from ludus.sweep.variables import Varied
 
@@ -36,7 +37,7 @@ _OWN = {
 class Base:
     """The base of a sweep, with its fixed keys, and the space over the rest."""
 
-    def __init__(self, sweep: SweepConfig) -> None:
+    def __init__(self, sweep: SearchConfig) -> None:
         """Raise one ConfigError for all mistakes in 'base', 'fixed' and 'space'."""
         self._sweep = sweep
         path = _path_of(sweep.base)
@@ -129,6 +130,16 @@ class Base:
                 if self.space.is_active(path, {outer: value}):
                     override(data, outer, value)
                     break
+
+    def length_by(self, counter: str) -> int | None:
+        """Return how far a counter comes in a run of the base; None if its config does not say."""
+        data = self.config.model_dump()
+        lengths = [
+            value_at(data, path)
+            for path in key_paths(data)
+            if families.counter_of(path.split(".")[-1]) == counter
+        ]
+        return min((one for one in lengths if isinstance(one, int)), default=None)
 
     def config_of(self, point: Mapping[str, Any], seed: int, name: str) -> TrainerConfig:
         """Return the config of a run at this point; raise ConfigError if its values contradict each other."""

@@ -21,6 +21,7 @@ from ludus.config.base import (
     read_data,
     typed_file,
 )
+from ludus.config.registry import find, kinds
 from ludus.config.sections import registered
 from ludus.config.seed_list import Seeds
 from ludus.core.errors import ConfigError
@@ -77,11 +78,11 @@ class BudgetConfig(StrictConfig):
             yield "every limit is null, so the sweep would never end; set one, such as 'max_trials'"
 
 
-class SweepConfig(FileConfig):
-    """A sweep: the search for the best values of some keys of a config."""
+class SearchConfig(FileConfig):
+    """Keys of every search for the best values of some keys of a config, whatever its kind."""
 
-    kind: Literal["sweep"]
-    """Always sweep."""
+    kind: str
+    """The kind of search: a sweep of trials, or a population."""
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}$")]
     """Name of the sweep; it is stored in sweeps/<name>."""
     seed: Count
@@ -94,6 +95,22 @@ class SweepConfig(FileConfig):
     """Keys of the base that vary, each with its values."""
     metric: MetricConfig
     """What trials are compared by."""
+    seeds: Seeds
+    """The seeds of the runs."""
+    engine: EngineSection
+    """Where runs are executed."""
+
+    def problems(self) -> Iterator[str]:
+        """Yield a sentence if nothing varies."""
+        if not self.space:
+            yield "'space' is empty, so there is nothing to search; name a key that varies"
+
+
+class SweepConfig(SearchConfig):
+    """A sweep: the search for the best values of some keys of a config, by trials."""
+
+    kind: Literal["sweep"]
+    """A sweep of trials."""
     seeds: Seeds
     """The seeds that every trial is run with: a list, or a range such as 0-4; its score is their mean."""
     sampler: SamplerSection
@@ -109,13 +126,10 @@ class SweepConfig(FileConfig):
     that the same file gives the same trials, however often it is interrupted."""
     batch_size: Positive | None
     """Number of trials in a batch; null unless deterministic."""
-    engine: EngineSection
-    """Where runs are executed."""
 
     def problems(self) -> Iterator[str]:
         """Yield the conflicts between keys."""
-        if not self.space:
-            yield "'space' is empty, so there is nothing to search; name a key that varies"
+        yield from super().problems()
         if self.deterministic and self.batch_size is None:
             yield "'batch_size' is null, and a deterministic sweep has batches; give the number of workers"
         if not self.deterministic and self.batch_size is not None:
@@ -131,12 +145,12 @@ class SweepConfig(FileConfig):
 
 
 CHANGEABLE = ("budget", "engine")
-"""Sections of a sweep that may change while it goes on: they decide how long and where, not what."""
+"""Sections of a search that may change while it goes on: they decide how long and where, not what."""
 
 
 def given_sweep(
     config: object, overrides: Sequence[str] = (), *, tell: Tell = warnings.warn
-) -> SweepConfig:
+) -> SearchConfig:
     """Return the typed config of a path, a mapping or a typed config; `overrides` are for a path."""
     if isinstance(config, str | Path):
         data = current(read_data(config), source=str(config))
@@ -144,7 +158,7 @@ def given_sweep(
         return _typed(data, source=str(config), changed=changed)
     if overrides:
         raise ConfigError("overrides are for a file; change the keys of the config itself")
-    if isinstance(config, SweepConfig):
+    if isinstance(config, SearchConfig):
         return config
     if isinstance(config, Mapping):
         return _typed(current(config, source="the config"), source="the config")
@@ -154,12 +168,13 @@ def given_sweep(
     )
 
 
-def _typed(data: dict[str, Any], *, source: str, changed: Sequence[str] = ()) -> SweepConfig:
-    if data.get("kind") != "sweep":
+def _typed(data: dict[str, Any], *, source: str, changed: Sequence[str] = ()) -> SearchConfig:
+    known = [kind for kind in kinds("program") if find("program", kind).command == "sweep"]
+    if data.get("kind") not in known:
         raise ConfigError(
-            f"{source}: 'kind' is {data.get('kind')!r}, and a sweep's is sweep; `ludus new sweep` prints a"
-            " file whose 'base' may name this one"
+            f"{source}: 'kind' is {data.get('kind')!r}, and a sweep's is one of: {', '.join(known)};"
+            " `ludus new sweep` prints a file whose 'base' may name this one"
         )
     config = typed_file(data, source=source, changed=changed)
-    assert isinstance(config, SweepConfig)
+    assert isinstance(config, SearchConfig)
     return config

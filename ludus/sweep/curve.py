@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ludus.core import counters
 from ludus.core.errors import StorageError
 from ludus.judge.directions import Direction
-from ludus.store import checkpoint
 from ludus.store.storage import Storage
 
 
@@ -24,6 +24,12 @@ class Point:
     def step(self, counter: str) -> int:
         """Return how far a counter had come."""
         return self.counters.get(counter, 0)
+
+
+def has_reached(point: Point, until: Sequence[Any]) -> bool:
+    """Return whether a value was logged from this counter and number on."""
+    counter, step = until
+    return point.step(str(counter)) >= int(step)
 
 
 @dataclass
@@ -79,13 +85,6 @@ def logged_names(storage: Storage) -> list[str]:
     for _, record in _records(storage):
         found |= dict.fromkeys(name for name, value in record.items() if _number(value) is not None)
     return [name for name in found if name not in counters.known()]
-
-
-def saved_curve(storage: Storage, metric: str) -> MetricCurve:
-    """Return the values up to the checkpoint from which a run is resumed."""
-    saved = checkpoint.last_manifest(storage)
-    offsets = {} if saved is None else saved.manifest["offsets"]
-    return read_curve(storage, metric, length=int(offsets.get("metrics.jsonl", 0)))
 
 
 def point_of(record: Mapping[str, object], metric: str) -> Point | None:

@@ -5,6 +5,8 @@ sweeps/<name>/
   journals/sweep.jsonl       what was asked, and how it ended
   runs/0007-seed3/           ordinary runs, one for each trial and seed
   best.yaml  trials.json     the best config, ready to be trained, and the table; written as trials end
+  report.html                what `ludus report` wrote of it
+  schedule.json              of a population: the values that the best member had, one after the other
   best/0007-seed12/          runs of the best config with other seeds
 """
 
@@ -18,12 +20,23 @@ from ludus.config.base import current, key_paths
 from ludus.core.errors import RunError
 from ludus.store.local import LocalStorage
 from ludus.sweep.base import Base
-from ludus.sweep.config import CHANGEABLE, SweepConfig
+from ludus.sweep.config import CHANGEABLE, SearchConfig
 from ludus.sweep.space import NOWHERE, value_at
 
 BEST = "best"
 _OURS = {
-    *("sweep.yaml", "base.yaml", "journals", "runs", "best.yaml", "trials.json", BEST, "LOCK"),
+    *(
+        "sweep.yaml",
+        "base.yaml",
+        "journals",
+        "runs",
+        "best.yaml",
+        "trials.json",
+        "schedule.json",
+        "report.html",
+        BEST,
+        "LOCK",
+    ),
 }
 
 
@@ -36,7 +49,7 @@ def refuse_foreign(storage: LocalStorage) -> None:
         )
 
 
-def begin_or_compare(storage: LocalStorage, config: SweepConfig, base: Base) -> None:
+def begin_or_compare(storage: LocalStorage, config: SearchConfig, base: Base) -> None:
     """Write the first files, or raise RunError if the sweep there began with another file or base."""
     if storage.exists("sweep.yaml"):
         # Without these the record could not be of this sweep.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -24,10 +24,18 @@ class SweepDisplay(LiveTable):
     """Shows the trials; the rows are the best ones, and those under way."""
 
     def __init__(
-        self, title: str, metric: str, mode: Direction, console: Console, *, is_silent: bool
+        self,
+        title: str,
+        metric: str,
+        mode: Direction,
+        console: Console,
+        *,
+        unit: str = "trial",
+        is_silent: bool,
     ) -> None:
+        """`unit` is what a row of the table is."""
         super().__init__(console, is_silent=is_silent)
-        self._title, self._metric, self._mode = title, metric, mode
+        self._title, self._metric, self._mode, self._unit = title, metric, mode, unit
         self._trials: Mapping[int, SweepTrial] = {}
         self._max_trials: int | None = None
         self._running: dict[tuple[int, int], float | None] = {}
@@ -53,8 +61,8 @@ class SweepDisplay(LiveTable):
     def _line(self, trial: SweepTrial) -> str:
         """Return a trial as one line."""
         best = best_trial(list(self._trials.values()), self._mode)
-        told = f"best: trial {best.number} {_score(best)}  " if best else ""
-        head = f"trial {trial.number}: {trial.state}  {_score(trial)}  {told}{_point(trial.point)}"
+        told = f"best: {self._unit} {best.number} {_score(best)}  " if best else ""
+        head = f"{self._unit} {trial.number}: {trial.state}  {_score(trial)}  {told}{_point(trial.point)}"
         return head + (f"  ({trial.reason})" if trial.reason else "")
 
     def render(self) -> RenderableType:
@@ -66,7 +74,8 @@ class SweepDisplay(LiveTable):
         head = Text(
             cut(
                 clean(
-                    f"{self._title}: {len(trials)}{of} trials ({told or 'none'}), {minutes}:{seconds:02d}"
+                    f"{self._title}: {len(trials)}{of} {self._unit}s ({told or 'none'}),"
+                    f" {minutes}:{seconds:02d}"
                 )
             )
         )
@@ -78,7 +87,7 @@ class SweepDisplay(LiveTable):
         shown = [t for t in rows if t.state == "open"][:_SHOWN]
         shown = [t for t in rows if t.state != "open"][: _SHOWN - len(shown) // 2] + shown
         table = Table(
-            "trial", "state", clean(self._metric), "point", "why", box=None, pad_edge=False
+            self._unit, "state", clean(self._metric), "point", "why", box=None, pad_edge=False
         )
         for trial in shown:
             state = Text(trial.state, style=_COLOURS[trial.state])
@@ -94,7 +103,7 @@ class SweepDisplay(LiveTable):
         return " ".join(f"({value:.5g})" for value in values)
 
 
-def ranked(trials: list[SweepTrial], mode: Direction) -> list[SweepTrial]:
+def ranked(trials: Sequence[SweepTrial], mode: Direction) -> list[SweepTrial]:
     """Return the trials, the best first, those without a score last."""
     sign = -1 if mode == "max" else 1
 

@@ -30,6 +30,8 @@ class Task:
     """Whether it waits after each logged value to learn if it goes on."""
     group: str | None = None
     """The group that its run belongs to."""
+    until: tuple[str, int] | None = None
+    """A counter, and the number from which the next value of the metric pauses the run; None: it ends."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -45,7 +47,7 @@ class Task:
 class RunEnd:
     """How a run ended; what it logged is in its directory."""
 
-    status: Literal["finished", "stopped", "pruned", "failed", "interrupted"]
+    status: Literal["finished", "stopped", "pruned", "paused", "failed", "interrupted"]
     reason: str | None
     counters: Mapping[str, int]
     is_fatal: bool = False

@@ -26,7 +26,7 @@ class WorkerLost(ChildDied):
     """The machine or the process around a worker is gone: its run is not to blame, and goes on elsewhere."""
 
 
-class Connection(Protocol):
+class WorkerConnection(Protocol):
     """Connection with a process that runs `ludus.sweep.worker`; a `Child` is one."""
 
     def send(self, header: dict[str, Any]) -> None: ...
@@ -54,10 +54,10 @@ class PoolConfig(StrictConfig):
 
 
 @dataclass
-class Worker:
+class SweepWorker:
     """One process and what it is doing."""
 
-    connection: Connection
+    connection: WorkerConnection
     heard: float
     """When it last said anything."""
     is_ready: bool = False
@@ -77,19 +77,19 @@ class WorkerPool(ABC):
                 " inline, or register the trainer in a module and load it with ludus.load_plugin"
             )
         self._pool_config = config
-        self._workers: list[Worker] = []
+        self._workers: list[SweepWorker] = []
         self._waiting: list[Task] = []
         self._is_pausing = False
         self._num_dead_starts = 0
 
     @abstractmethod
-    def _connect(self, number: int) -> Connection:
+    def _connect(self, number: int) -> WorkerConnection:
         """Start a worker process."""
 
     @abstractmethod
     def _ready_among(
-        self, connections: Sequence[Connection], seconds: float
-    ) -> Sequence[Connection]:
+        self, connections: Sequence[WorkerConnection], seconds: float
+    ) -> Sequence[WorkerConnection]:
         """Return those that have something to receive, waiting for the first."""
 
     @property
@@ -101,10 +101,10 @@ class WorkerPool(ABC):
         self._listener = listener
         self._workers = [self._started(number) for number in range(self._pool_config.workers)]
 
-    def _started(self, number: int) -> Worker:
+    def _started(self, number: int) -> SweepWorker:
         connection = self._connect(number)
         connection.send({"do": "greet", "memory_gb": self._pool_config.memory_gb})
-        return Worker(connection, time.monotonic())
+        return SweepWorker(connection, time.monotonic())
 
     def launch(self, task: Task) -> None:
         self._waiting.append(task)
@@ -135,7 +135,7 @@ class WorkerPool(ABC):
             self._end_hung(worker)
         self._hand_out()
 
-    def _hear(self, worker: Worker) -> None:
+    def _hear(self, worker: SweepWorker) -> None:
         try:
             header, _ = worker.connection.receive()
         except ChildFailed as error:
@@ -159,13 +159,13 @@ class WorkerPool(ABC):
                 with contextlib.suppress(ChildDied, ChildHung):
                     worker.connection.send({"do": "answer", "reason": reason})
 
-    def _silence_allowed(self, worker: Worker) -> float | None:
+    def _silence_allowed(self, worker: SweepWorker) -> float | None:
         """Return for how many seconds a worker may say nothing; None if there is no limit."""
         if not worker.is_ready:
             return _START_SECONDS
         return None if worker.task is None else self._pool_config.hang_seconds
 
-    def _end_hung(self, worker: Worker) -> None:
+    def _end_hung(self, worker: SweepWorker) -> None:
         """Kill a worker that has said nothing for too long."""
         limit = self._silence_allowed(worker)
         silent = time.monotonic() - worker.heard
@@ -175,7 +175,7 @@ class WorkerPool(ABC):
         worker.connection.give_up(limit)
         self._lose(worker, ChildHung(f"hung: no boundary for {limit:g} seconds"))
 
-    def _lose(self, worker: Worker, error: ChildDied | ChildHung) -> None:
+    def _lose(self, worker: SweepWorker, error: ChildDied | ChildHung) -> None:
         """Replace a dead worker; its run has failed, unless what was around the worker is gone too."""
         task, why = worker.task, str(error)
         if not worker.is_ready:
@@ -188,7 +188,7 @@ class WorkerPool(ABC):
             is_lost = isinstance(error, WorkerLost)
             self._listener.ended(task, RunEnd("interrupted" if is_lost else "failed", first, {}))
 
-    def _replace(self, worker: Worker) -> None:
+    def _replace(self, worker: SweepWorker) -> None:
         number = self._workers.index(worker)
         worker.connection.kill()
         self._workers[number] = self._started(number)

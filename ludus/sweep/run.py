@@ -22,9 +22,7 @@ from ludus.session.build import build_trainer
 from ludus.session.record import Record
 from ludus.session.repository import git_state
 from ludus.session.session import Session
-from ludus.store.note import read_note, write_note
-from ludus.store.places import parted
-from ludus.sweep.curve import Point
+from ludus.sweep.curve import Point, has_reached
 from ludus.sweep.engine import MakeTrainer, RunEnd, Task
 
 FATAL = (RunError, StorageError, CheckpointError)
@@ -58,19 +56,17 @@ class SweptSession(Session):
 
     def __init__(self, trainer: Trainer, request: Request, *, task: Task, talk: Talk) -> None:
         super().__init__(trainer, request, group=task.group)
-        self._metric, self._talk = task.metric, talk
+        self._metric, self._talk, self._until = task.metric, talk, task.until
         self._news: list[Point] = []
         self._signed = time.monotonic()
         self.pruned_because: str | None = None
+        self.is_paused = False
+        """Whether it has come to `until`."""
 
     def git(self) -> dict[str, Any] | None:
         return _git_at_first()
 
     def ready(self, run: Run) -> None:
-        note = read_note(self._storage)
-        if "group" not in note and (sweep := parted(parted(self._storage.place)[0])[0]):
-            # Loggers show the runs of a sweep together.
-            write_note(self._storage, {**note, "group": parted(sweep)[1]})
         super().ready(run)
         metric = self._metric or _first_metric(self._parts.values())
         if metric is not None:
@@ -86,7 +82,9 @@ class SweptSession(Session):
             reason = self._talk.logged(point)
             if reason is not None and not (run.is_finished or run.is_ending):
                 self.pruned_because = self.pruned_because or reason
-        if self.pruned_because is not None:
+            if self._until is not None and has_reached(point, self._until):
+                self.is_paused = not (run.is_finished or run.is_ending)
+        if self.pruned_because is not None or self.is_paused:
             run.interrupted = True
         now = time.monotonic()
         if now - self._signed >= _SECONDS_BETWEEN_SIGNS:
@@ -98,6 +96,9 @@ class SweptSession(Session):
     def outcome(self, run: Run) -> tuple[str, str | None]:
         if self.pruned_because is not None and not run.is_finished:
             return "pruned", self.pruned_because
+        if self.is_paused:
+            counter, step = self._until or ("", 0)
+            return "interrupted", f"paused at {counter} {step}, as planned"
         return super().outcome(run)
 
 
@@ -146,6 +147,8 @@ def execute(task: Task, talk: Talk, *, make_trainer: MakeTrainer | None = None) 
     counters = {name: value for name, value in result.counters.items() if value}
     if pruned is not None and result.status == "interrupted":
         return RunEnd("pruned", pruned, counters)
+    if result.status == "interrupted" and sessions[0].is_paused:
+        return RunEnd("paused", None, counters)
     if result.status == "interrupted" and result.reason and not trainer.run.interrupted:
         return RunEnd("failed", f"it waits: {result.reason}", counters)
     return RunEnd(result.status, result.reason, counters)

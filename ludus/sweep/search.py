@@ -25,8 +25,8 @@ from ludus.sweep.pruning import Pruning
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.sampler import Sampler
 from ludus.sweep.study import Study
-from ludus.sweep.swept_run import RUNS, SweptRun
-from ludus.sweep.trials import WHOLE, RunOutcome, SweepTrial
+from ludus.sweep.swept_run import SweptRun
+from ludus.sweep.trials import RUNS, WHOLE, RunOutcome, SweepTrial
 
 _MAX_PAUSES = 3
 _HOPELESS = 3
@@ -183,7 +183,7 @@ class Search:
         root = f"{self._storage.place}/{RUNS}"
         task = Task(
             trial.number, seed, config.model_dump(mode="json"), root, run.name,
-            self._config.metric.name, self._pruning.looks,
+            self._config.metric.name, self._pruning.looks, self._storage.name,
         )  # fmt: skip
         self._running[task.key] = run
         self._watcher.began(trial, seed)

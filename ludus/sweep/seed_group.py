@@ -167,7 +167,8 @@ class SeedGroup:
 
     def ended(self, task: Task, end: RunEnd) -> None:
         """Take the outcome of a run."""
-        assert end.status != "pruned", "nothing prunes it"
+        assert end.status != "pruned", "no search watches it"
+        assert end.status != "paused", "no search watches it"
         place = below(self._root, task.name)
         told: dict[str, Any] = {}
         if (storage := directory.run_storage(self._root, task.name)).exists("run.json"):

@@ -15,7 +15,7 @@ class SeedOwner(Protocol):
     """Knows what the run of a seed is, and is told what it does."""
 
     def task(self, seed: int) -> Task | None:
-        """Return the run of a seed; None if it has ended before."""
+        """Return the run of a seed, or its next stretch after a pause; None if it has ended before."""
 
     def logged(self, task: Task, point: Point) -> None: ...
 
@@ -67,3 +67,5 @@ class SeedQueue:
         self._num_running -= 1
         self._is_pausing |= end.status == "interrupted"
         self._owner.ended(task, end)
+        if end.status == "paused" and not self._is_pausing:
+            self._begin(task.seed)

@@ -12,21 +12,19 @@ from rich.console import Console
 
 from ludus.config import registry
 from ludus.config.registry import find
-from ludus.config.sections import kind_of, validate
+from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError
 from ludus.store import places
 from ludus.store.local import LocalStorage
 from ludus.store.strict_json import one_line
 from ludus.sweep.base import Base
-from ludus.sweep.config import SweepConfig, given_sweep
+from ludus.sweep.config import SearchConfig, given_sweep
 from ludus.sweep.directory import begin_or_compare, refuse_foreign
 from ludus.sweep.display import SweepDisplay, ranked
 from ludus.sweep.engine import MakeTrainer, SweepEngine
-from ludus.sweep.libraries import load_optuna
 from ludus.sweep.pausing import pausing
-from ludus.sweep.record import SweepRecord
-from ludus.sweep.search import Search, sampler_of
-from ludus.sweep.trials import SweepResult, SweepTrial, best_trial
+from ludus.sweep.program import SearchProgram
+from ludus.sweep.trials import Leg, SweepResult, SweepTrial, best_trial
 from ludus.sweep.variables import Varied
 from ludus.sweep.winner import Winner, WinnerResult
 
@@ -41,10 +39,11 @@ class Sweeper:
     """
 
     def __init__(
-        self, config: SweepConfig | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()
+        self, config: SearchConfig | Mapping[str, Any] | str | Path, overrides: Sequence[str] = ()
     ) -> None:
         """`overrides` change keys of a file: `budget.max_trials=50`."""
         self.config = given_sweep(config, overrides)
+        self._program: SearchProgram = find("program", self.config.kind)(self.config)
         self._source = [str(config), *overrides] if isinstance(config, str | Path) else None
 
     def sweep(
@@ -55,26 +54,29 @@ class Sweeper:
         make_trainer_fn: MakeTrainer | None = None,
         show_on: Stream = "stdout",
     ) -> SweepResult:
-        """Search until the budget is used up, and return the trials; what was begun in this root goes on.
+        """Search to the end, and return the trials; what was begun in this root goes on.
 
         `count` is the number of trials in all, in place of the config's. `make_trainer_fn` makes the trainer
         of each run from its config; it needs the engine inline.
         """
-        config = self._with_count(count)
-        base, storage = Base(config), self._storage(root)
-        sampler_of(config, base)
+        program = self._program
+        if count is not None:
+            program = type(program)(program.with_count(count))
+        base, storage = Base(program.config), self._storage(root)
+        program.check(base)
         engine = self._engine(make_trainer_fn)
-        with self._taken(storage, config, base) as record:
+        with self._taken(storage, program, base):
             display = self._display(show_on)
-            search = Search(config, base, storage, record, engine, display)
-            display.open(search.trials, config.budget.max_trials)
+            search = program.search(base, storage, engine, display)
+            display.open(search.trials, program.num_trials)
             is_over = False
             try:
                 with pausing(search.ask_to_pause):
                     is_over = search.run()
             finally:
                 display.close()
-                result = self._result(config, base, storage, search, is_over=is_over)
+                trials = list(search.trials.values())
+                result = self._result(program, base, storage, trials, is_over=is_over)
         if not is_over:
             display.say(f"interrupted; to go on: {self.way_to_go_on(root)}")
         return result
@@ -88,45 +90,35 @@ class Sweeper:
             raise LudusError(
                 f"{storage.place} holds no sweep yet; `{self.way_to_go_on(root)}` begins it"
             )
-        with self._taken(storage, self.config, base) as record:
-            best = best_trial(list(record.trials().values()), self.config.metric.mode)
+        with self._taken(storage, self._program, base):
+            best = best_trial(self._program.trials(storage), self.config.metric.mode)
             if best is None:
                 raise LudusError(
                     f"no trial of {storage.place} is complete, so there is no best one yet"
                 )
             display = self._display(show_on)
-            winner = Winner(self.config, base, storage, best, self._engine(None), display)
+            legs = self._program.schedule(storage, best)
+            winner = Winner(
+                self.config, base, storage, best, legs, self._engine(None), display,
+                unit=self._program.unit,
+            )  # fmt: skip
             with pausing(winner.ask_to_pause):
                 return winner.train(_fresh(seeds, self.config.seeds))
 
     def export_optuna(self, path: str | Path, *, root: str | Path = "sweeps") -> Path:
         """Write the trials to a SQLite file for Optuna's dashboard, and return its path."""
-        base, storage = Base(self.config), self._storage(root)
-        from ludus.sweep.study import Study
-
-        study = Study(
-            sampler_of(self.config, base), seed=self.config.seed, mode=self.config.metric.mode
-        )
-        study.export(Path(path), self.config.name, list(SweepRecord(storage).trials().values()))
+        self._program.export_optuna(Base(self.config), self._storage(root), str(path))
         return Path(path)
 
     def plan(self) -> str:
         """Return what a sweep would do, as text."""
-        config, base = self.config, Base(self.config)
-        sampler = sampler_of(config, base)
-        budget = {k: v for k, v in config.budget.model_dump().items() if v is not None}
-        lines = [f"sweep {config.name} until {', '.join(f'{k} {v:g}' for k, v in budget.items())}"]
-        unit = f"batch of {config.batch_size} trials" if config.deterministic else "trial"
-        lines.append(f"  {unit}: chosen by {sampler.config.kind}, over")
-        lines += [f"    {path}: {_words(varied)}" for path, varied in base.space.variables.items()]
-        lines.append(f"    run x {len(config.seeds)} (seeds {', '.join(map(str, config.seeds))})")
-        lines.append(
-            f"      train a {base.config.kind}; pruned by {kind_of(config.pruner)} and, between seeds, by"
-            f" {kind_of(config.seed_pruner)}"
+        base = Base(self.config)
+        self._program.check(base)
+        until, above, below = self._program.words(base)
+        space = [f"    {path}: {_words(varied)}" for path, varied in base.space.variables.items()]
+        return "\n".join(
+            [f"{self.config.kind} {self.config.name} until {until}", *above, *space, *below]
         )
-        name, mode = config.metric.name, config.metric.mode
-        lines.append(f"    score: the mean of the {config.metric.take} {name}, {mode} is better")
-        return "\n".join(lines)
 
     def way_to_go_on(self, root: str | Path = "sweeps") -> str:
         """Return the command, or the call, that goes on with the sweep."""
@@ -135,13 +127,6 @@ class Sweeper:
         where = [] if str(root) == "sweeps" else ["--root", str(root)]
         plugins = [word for name in registry.loaded_plugins for word in ("--plugin", name)]
         return shlex.join(["ludus", "sweep", *self._source, *where, *plugins])
-
-    def _with_count(self, count: int | None) -> SweepConfig:
-        if count is None:
-            return self.config
-        data = self.config.model_dump()
-        data["budget"] = {**data["budget"], "max_trials": count}
-        return validate(SweepConfig, data, source=f"sweep(count={count})")
 
     def _storage(self, root: str | Path) -> LocalStorage:
         if places.is_url(root):
@@ -161,58 +146,53 @@ class Sweeper:
         console = Console(stderr=show_on == "stderr", highlight=False)
         metric = self.config.metric
         return SweepDisplay(
-            self.config.name, metric.name, metric.mode, console, is_silent=show_on == "none"
+            self.config.name,
+            metric.name,
+            metric.mode,
+            console,
+            unit=self._program.unit,
+            is_silent=show_on == "none",
         )
 
     @contextlib.contextmanager
-    def _taken(
-        self, storage: LocalStorage, config: SweepConfig, base: Base
-    ) -> Iterator[SweepRecord]:
-        """Hold the lock of the sweep, and yield its record."""
-        optuna = load_optuna()
+    def _taken(self, storage: LocalStorage, program: SearchProgram, base: Base) -> Iterator[None]:
+        """Hold the lock of the sweep."""
         refuse_foreign(storage)
         with storage.lock() as lock:
             storage.check_owned = lock.check
-            begin_or_compare(storage, config, base)
-            record = SweepRecord(storage)
-            about = {"optuna": str(optuna.__version__)}
-            begun = record.beginning
-            if begun is None:
-                record.begin(about)
-            elif config.deterministic and begun != about:
-                raise LudusError(
-                    f"{storage.place} is deterministic and began with Optuna {begun.get('optuna')}, and"
-                    f" this is {about['optuna']}, which may choose other points; install the first, or set"
-                    " 'deterministic' to false in a sweep of another name"
-                )
+            begin_or_compare(storage, program.config, base)
+            program.begin(storage)
             try:
-                yield record
+                yield
             finally:
                 storage.close()
                 storage.check_owned = lambda: None
 
     def _result(
         self,
-        config: SweepConfig,
+        program: SearchProgram,
         base: Base,
         storage: LocalStorage,
-        search: Search,
+        trials: Sequence[SweepTrial],
         *,
         is_over: bool,
     ) -> SweepResult:
         """Return the outcome, and write it to the directory."""
-        trials = list(search.trials.values())
-        mode = config.metric.mode
-        best = best_trial(trials, mode)
-        best_config = None
+        metric = program.config.metric
+        best = best_trial(trials, metric.mode)
+        best_config, schedule = None, list[Leg]()
         if best is not None:
             best_config = base.best_config(best.point)
+            schedule = list(program.schedule(storage, best))
             storage.write("best.yaml", best_config.to_yaml().encode())
-        rows = [trial.row() for trial in ranked(trials, mode)]
+            if len(schedule) > 1:
+                legs = [leg.as_json() for leg in schedule]
+                storage.write("schedule.json", one_line(legs).encode() + b"\n")
+        rows = [trial.row() for trial in ranked(trials, metric.mode)]
         storage.write("trials.json", one_line(rows).encode() + b"\n")
         return SweepResult(
             "finished" if is_over else "interrupted", _why(trials, best), storage.place,
-            config.metric.name, mode, trials, best, best_config,
+            metric.name, metric.mode, trials, best, best_config, schedule, program.unit,
         )  # fmt: skip
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from ludus.judge.directions import Direction
-from ludus.store import directory
+from ludus.store import checkpoint, directory
 from ludus.store.checkpoint_files import peek
 from ludus.store.local import LocalStorage
-from ludus.sweep.curve import MetricCurve, read_curve, saved_curve
+from ludus.store.storage import Storage
+from ludus.sweep.curve import MetricCurve, read_curve
 from ludus.sweep.engine import RunEnd
 from ludus.sweep.run import FATAL, MAX_REASON
-from ludus.sweep.trials import WHOLE, RunOutcome
+from ludus.sweep.trials import RUNS, WHOLE, RunOutcome
 
-RUNS = "runs"
-"""The folder of a sweep that holds its runs."""
 _FATAL = tuple(f"{error.__name__}: " for error in FATAL)
 
 
@@ -20,10 +19,18 @@ class SweptRun:
     """A run, which another process may execute."""
 
     def __init__(
-        self, sweep: LocalStorage, number: int, seed: int, metric: str, *, folder: str = RUNS
+        self,
+        sweep: LocalStorage,
+        number: int,
+        seed: int,
+        metric: str,
+        *,
+        folder: str = RUNS,
+        name: str | None = None,
     ) -> None:
+        """Its directory is named by the trial and the seed, if it has no other name."""
         self.seed, self._metric = seed, metric
-        self.name = f"{number:04d}-seed{seed}"
+        self.name = name or f"{number:04d}-seed{seed}"
         self._place = f"{folder}/{self.name}"
         self.storage = LocalStorage(sweep.root / self._place)
         self.curve = MetricCurve()
@@ -73,3 +80,10 @@ class SweptRun:
         """Read its curve as it was when it ended; a pruned run may have been resumed since."""
         self.curve = read_curve(self.storage, self._metric).up_to(outcome.num_points)
         self.is_whole = outcome.status in WHOLE
+
+
+def saved_curve(storage: Storage, metric: str) -> MetricCurve:
+    """Return the values up to the checkpoint from which a run is resumed."""
+    saved = checkpoint.last_manifest(storage)
+    offsets = {} if saved is None else saved.manifest["offsets"]
+    return read_curve(storage, metric, length=int(offsets.get("metrics.jsonl", 0)))

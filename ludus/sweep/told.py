@@ -43,11 +43,15 @@ def tell_result(result: SweepResult, way_to_go_on: str, *, as_json: bool) -> Non
         for state in ("complete", "pruned", "failed")
     }
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    say(f"{result.status}: {len(result.trials)} trials ({told})")
+    say(f"{result.status}: {len(result.trials)} {result.unit}s ({told})")
     if score is not None:
-        say(f"best {result.metric} {interval(score)} in trial {result.best.number}")
+        say(f"best {result.metric} {interval(score)} in {result.unit} {result.best.number}")
     for path, value in result.best.point.items():
         say(f"  {path}: {value}")
+    if len(result.schedule) > 1:
+        say(
+            f"its {len(result.schedule)} settings, one after the other: {result.sweep_dir}/schedule.json"
+        )
     say(f"next: ludus train {quote(result.sweep_dir + '/best.yaml')}")
     if result.status == "finished":
         say(f"or with new seeds: {way_to_go_on} --best --seeds {_NEW_SEEDS}")
@@ -60,7 +64,9 @@ def tell_best(result: WinnerResult, *, as_json: bool) -> None:
         return
     if result.score is None:
         raise LudusError("no run of the best config came to its end with a value")
-    say(f"trial {result.trial} with {result.score.count} new seeds: {interval(result.score)}")
+    say(
+        f"{result.unit} {result.trial} with {result.score.count} new seeds: {interval(result.score)}"
+    )
     if not result.is_over:
         say("interrupted; the same command goes on")
 

@@ -11,8 +11,10 @@ from ludus.judge.confidence import MeanInterval
 from ludus.judge.directions import Direction
 from ludus.judge.scores import is_better
 
-RunStatus = Literal["finished", "stopped", "pruned", "failed"]
+RunStatus = Literal["finished", "stopped", "pruned", "paused", "failed"]
 TrialState = Literal["open", "complete", "pruned", "failed"]
+RUNS = "runs"
+"""The folder of a sweep that holds its runs."""
 WHOLE: tuple[RunStatus, ...] = ("finished", "stopped")
 """How a run ends that has a value."""
 
@@ -90,6 +92,22 @@ def best_trial(trials: Sequence[SweepTrial], mode: Direction) -> SweepTrial | No
 
 
 @dataclass(frozen=True)
+class Leg:
+    """A stretch of a run with the same values of the keys that vary."""
+
+    point: Mapping[str, Any]
+    start: int
+    """How far the counter of the search had come when they were set."""
+    until: tuple[str, int] | None = None
+    """A counter and a number: they end with the next value of the metric; None: with the run."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for a program."""
+        until = None if self.until is None else self.until[1]
+        return {"start": self.start, "until": until, "point": dict(self.point)}
+
+
+@dataclass(frozen=True)
 class SweepResult:
     """Outcome of a sweep: how it ended, its trials, and the best of them."""
 
@@ -102,6 +120,10 @@ class SweepResult:
     best: SweepTrial | None
     best_config: TrainerConfig | None
     """The config of the best trial with the seed of the base, which is also best.yaml of the sweep."""
+    schedule: Sequence[Leg]
+    """The values that the best trial was run with, oldest first; more than one if they changed on the way."""
+    unit: str
+    """What a row of the table is: a trial, or a member of a population."""
 
     def table(self) -> list[dict[str, Any]]:
         """Return a row for each trial: its number, state, score with interval, values, point and runs."""
@@ -117,4 +139,5 @@ class SweepResult:
             "mode": self.mode,
             "best": None if self.best is None else self.best.row(),
             "trials": self.table(),
+            "schedule": [leg.as_json() for leg in self.schedule],
         }

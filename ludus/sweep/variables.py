@@ -59,6 +59,10 @@ class Varied(StrictConfig):
         """Return values by which the key's type and limits are checked before any work."""
         raise NotImplementedError
 
+    def perturbed(self, value: Value, factor: float) -> Value:
+        """Return a value times a factor, within the limits; of a choice the next value, or the one before."""
+        raise NotImplementedError
+
 
 class Choice(Varied):
     """One of several values, of any type; a section is chosen whole."""
@@ -99,6 +103,10 @@ class Choice(Varied):
     def extremes(self) -> Sequence[Value]:
         return self.values
 
+    def perturbed(self, value: Value, factor: float) -> Value:
+        place = _place(value, self.values) + (factor > 1) - (factor < 1)
+        return self.values[min(max(place, 0), len(self.values) - 1)]
+
 
 class Range(Varied):
     """A number between two others."""
@@ -133,6 +141,11 @@ class Range(Varied):
     def extremes(self) -> Sequence[float]:
         return [self.low, self.high]
 
+    def perturbed(self, value: Value, factor: float) -> float:
+        wanted = min(max(value * factor, self.low), self.high)
+        values = self.grid()
+        return wanted if values is None else min(values, key=lambda one: abs(one - wanted))
+
 
 class LogRange(Varied):
     """A number between two others, by its logarithm: as many below as above their geometric mean."""
@@ -158,6 +171,9 @@ class LogRange(Varied):
 
     def extremes(self) -> Sequence[float]:
         return [self.low, self.high]
+
+    def perturbed(self, value: Value, factor: float) -> float:
+        return float(min(max(value * factor, self.low), self.high))
 
 
 class IntRange(Varied):
@@ -190,6 +206,10 @@ class IntRange(Varied):
     def extremes(self) -> Sequence[int]:
         return [self.low, self.high]
 
+    def perturbed(self, value: Value, factor: float) -> int:
+        wanted = _whole(value, factor, self.step)
+        return min(self.grid(), key=lambda one: abs(one - wanted))
+
 
 class IntLogRange(Varied):
     """A whole number between two others, by its logarithm."""
@@ -219,6 +239,9 @@ class IntLogRange(Varied):
     def extremes(self) -> Sequence[int]:
         return [self.low, self.high]
 
+    def perturbed(self, value: Value, factor: float) -> int:
+        return min(max(round(_whole(value, factor, 1)), self.low), self.high)
+
 
 Variable = Annotated[
     Choice | Range | LogRange | IntRange | IntLogRange, Field(discriminator="kind")
@@ -230,6 +253,14 @@ def _place(value: Value, values: Sequence[Value]) -> int:
         if json.dumps(one, sort_keys=True) == json.dumps(value, sort_keys=True):
             return index
     raise ValueError(f"{value!r} is none of {values!r}")
+
+
+def _whole(value: int, factor: float, step: int) -> float:
+    """Return a whole number times a factor, at least a step away from it, as a small one would stay."""
+    wanted = value * factor
+    if factor == 1 or abs(wanted - value) >= step:
+        return wanted
+    return value + (step if wanted > value else -step)
 
 
 def _limits(low: float, high: float) -> Iterator[str]:

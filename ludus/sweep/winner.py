@@ -10,14 +10,14 @@ from ludus.core.errors import LudusError
 from ludus.judge.confidence import MeanInterval, mean_interval
 from ludus.store.local import LocalStorage
 from ludus.sweep.base import Base
-from ludus.sweep.config import SweepConfig
-from ludus.sweep.curve import Point
+from ludus.sweep.config import SearchConfig
+from ludus.sweep.curve import Point, has_reached
 from ludus.sweep.directory import BEST
 from ludus.sweep.display import SweepDisplay
 from ludus.sweep.engine import RunEnd, SweepEngine, Task
 from ludus.sweep.seed_queue import SeedQueue
 from ludus.sweep.swept_run import SweptRun
-from ludus.sweep.trials import WHOLE, RunOutcome, SweepTrial
+from ludus.sweep.trials import WHOLE, Leg, RunOutcome, SweepTrial
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,13 @@ class WinnerResult:
     """The mean of their values: not biased by the choice, unlike the score in the sweep."""
     is_over: bool
     """Whether all seeds have run."""
+    unit: str
+    """What it was in the search: a trial, or a member of a population."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a program."""
         return {
-            "trial": self.trial,
+            self.unit: self.trial,
             "score": None if self.score is None else vars(self.score),
             "runs": [run.as_json() for run in self.runs],
             "is_over": self.is_over,
@@ -46,11 +48,13 @@ class Winner:
     """Trains one point with several seeds; a run that has come to its end is not repeated."""
 
     def __init__(
-        self, config: SweepConfig, base: Base, storage: LocalStorage, trial: SweepTrial, engine: SweepEngine,
-        display: SweepDisplay,
+        self, config: SearchConfig, base: Base, storage: LocalStorage, trial: SweepTrial,
+        legs: Sequence[Leg], engine: SweepEngine, display: SweepDisplay, *, unit: str,
     ) -> None:  # fmt: skip
+        """`legs` are the values that each run has, one after the other."""
         self._config, self._base, self._storage = config, base, storage
         self._trial, self._display = trial, display
+        self._legs, self._unit = legs, unit
         self._runs: dict[int, SweptRun] = {}
         self._ended: dict[int, RunOutcome] = {}
         self._queue = SeedQueue(engine, self, storage.place)
@@ -63,7 +67,8 @@ class Winner:
         values = [run.value for run in runs if run.status in WHOLE and run.value is not None]
         level = self._config.metric.confidence
         score = mean_interval(values, confidence=level) if values else None
-        return WinnerResult(self._trial.number, runs, score, len(runs) == len(seeds))
+        is_over = len(runs) == len(seeds)
+        return WinnerResult(self._trial.number, runs, score, is_over, self._unit)
 
     def task(self, seed: int) -> Task | None:
         """Return the run of a seed, unless an earlier process has come to its end."""
@@ -73,11 +78,28 @@ class Winner:
             self._take(run, end)
             return None
         self._runs[seed] = run
-        config = self._base.config_of(self._trial.point, seed, run.name)
+        leg = self._leg_of(run)
+        config = self._base.config_of(leg.point, seed, run.name)
         root = f"{self._storage.place}/{BEST}"
         return Task(
-            self._trial.number, seed, config.model_dump(mode="json"), root, run.name, metric, False
+            self._trial.number,
+            seed,
+            config.model_dump(mode="json"),
+            root,
+            run.name,
+            metric,
+            False,
+            group=self._storage.name,
+            until=leg.until,
         )
+
+    def _leg_of(self, run: SweptRun) -> Leg:
+        """Return the values that a run goes on with from its checkpoint."""
+        place = 0
+        for point in run.curve.points:
+            until = self._legs[place].until
+            place += until is not None and has_reached(point, until)
+        return self._legs[place]
 
     def logged(self, task: Task, point: Point) -> None:
         """Hear of a logged value, which decides nothing."""
@@ -87,7 +109,7 @@ class Winner:
         run = self._runs.pop(task.seed)
         if end.is_fatal:
             raise LudusError(f"the best config with seed {task.seed}: {end.reason}")
-        if end.status != "interrupted":
+        if end.status not in ("interrupted", "paused"):
             self._take(run, end)
 
     def _take(self, run: SweptRun, end: RunEnd) -> None:

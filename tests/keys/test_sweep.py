@@ -97,7 +97,9 @@ def test_a_file_of_another_version_is_refused(kind: str, tmp_path: Path) -> None
 
 @changes("sweep", "kind")
 def test_a_file_of_another_kind_is_no_sweep(kind: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'kind' is 'edge', and a sweep's is sweep"):
+    with pytest.raises(
+        ConfigError, match="'kind' is 'edge', and a sweep's is one of: population, sweep"
+    ):
         config(tmp_path, kind="edge")
 
 

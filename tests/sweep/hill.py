@@ -9,7 +9,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -33,6 +33,8 @@ class Slope(StrictConfig):
 
 class HillConfig(TrainerConfig):
     """Where it stands, and how it behaves."""
+
+    may_change: ClassVar[tuple[str, ...]] = ("x", "y", "mood", "size")
 
     x: float
     """Where it stands: best at 0.3."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,24 @@ def sweep_data(folder: Path, **changed: Any) -> dict[str, Any]:
         "budget": {"max_trials": 4, "max_env_steps": None, "max_opt_steps": None, "max_hours": None},
         "engine": INLINE,
     }  # fmt: skip
+    return with_changes(found, changed)
+
+
+def population_data(folder: Path, **changed: Any) -> dict[str, Any]:
+    """Return the file of a population on the hill, in this process: five members, two of them copies."""
+    found = sweep_data(folder, seeds=[0, 1])
+    for key in ("sampler", "pruner", "seed_pruner", "deterministic", "batch_size", "budget"):
+        del found[key]
+    found |= {
+        "kind": "population",
+        "population": {"size": 5, "counter": "opt_steps", "exploit_every": 2, "quantile": 0.4},
+        "explore": {"perturb": [0.8, 1.25], "resample_probability": 0.25},
+    }
+    return with_changes(found, changed)
+
+
+def with_changes(found: dict[str, Any], changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data with other values; section__key names a key inside a section."""
     for key, value in changed.items():
         section, _, inner = key.partition("__")
         if inner:

@@ -114,7 +114,9 @@ def test_plan_and_explain_describe_a_sweep_and_train_names_its_command(
     assert "budget.max_trials = 4" in ludus("explain", file, "max_trials").out
     assert "`ludus sweep climb.yaml` runs it" in ludus("train", file).refusal()
     assert "a stream's is one of: datacenter, edge" in ludus("stream", file).refusal()
-    assert "a sweep's is sweep" in ludus("sweep", "hill.yaml", *PLUGIN).refusal()
+    assert (
+        "a sweep's is one of: population, sweep" in ludus("sweep", "hill.yaml", *PLUGIN).refusal()
+    )
 
 
 def test_new_prints_the_whole_file_and_the_list_names_it(ludus: Ludus) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,14 +51,15 @@ def unlike(one: Path, two: Path) -> list[str]:
         return [f"{a} and {b}" for a, b in zip(first, second, strict=False) if a != b] or [
             "their number"
         ]
-    runs = [name for row in first for name in row["runs"]]
-    told = [
-        d
-        for name in runs
-        for d in differences(one / "sweeps/climb" / name, two / "sweeps/climb" / name)
-    ]
+    told = unlike_runs(one, two, [name for row in first for name in row["runs"]])
     files = [(folder / "sweeps/climb/best.yaml").read_bytes() for folder in (one, two)]
     return told + (["the best"] if files[0] != files[1] else [])
+
+
+def unlike_runs(one: Path, two: Path, names: Sequence[str]) -> list[str]:
+    """Return what differs between the bytes of these runs of two sweeps."""
+    places = [(one / "sweeps/climb" / name, two / "sweeps/climb" / name) for name in names]
+    return [difference for pair in places for difference in differences(*pair)]
 
 
 def lives(

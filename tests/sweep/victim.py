@@ -9,21 +9,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ludus.config import registry
+from ludus.store import forks
 from ludus.store.journal import Journal
 from ludus.sweep import MetricCurve, Sweeper, run, study, swept_run
+from ludus.sweep.population import member, selection
 from ludus.sweep.seed_group import train_seeds
 from tests.sweep.hill import HillTrainer
 from tests.sweep.judged import JUDGED
 from tests.sweep.judged_hill import JudgedTrainer
 from tests.sweep.small import HILL
 
-PLACES: dict[str, tuple[type[Any], str]] = {
+PLACES: dict[str, tuple[Any, str]] = {
     "asked": (study.Study, "ask"),  # chosen, and not yet recorded
     "record": (Journal, "put"),
     "boundary": (run.SweptSession, "_look"),
     "saved": (run.SweptSession, "close"),  # a run has ended, and its directory does not say so yet
     "pruned": (run.SweptSession, "close"),  # the same of a run that was ended early
+    "copy": (forks, "_copy"),  # a file or folder of a checkpoint that another run takes over
+    "taken over": (forks, "_tell"),  # all is copied, and the run does not say so yet
 }
 
 
@@ -82,8 +88,21 @@ def _forget_decisions() -> None:
     swept_run.saved_curve = lambda storage, metric: MetricCurve()  # type: ignore[attr-defined]
 
 
+def _keep_a_generator() -> None:
+    """One generator for all copies, which begins again after a kill."""
+    kept = np.random.Generator(np.random.PCG64(0))
+    selection._generator = lambda *of: kept  # type: ignore[attr-defined]
+
+
+def _forget_pauses() -> None:
+    """A member that waits at the end of a generation goes on."""
+    member.has_reached = lambda point, until: False  # type: ignore[attr-defined]
+
+
 _BREAKS: dict[str, Callable[[], None]] = {
     "nothing": lambda: None,
     "one sampler": _keep_a_sampler,
     "decisions": _forget_decisions,
+    "one generator": _keep_a_generator,
+    "pauses": _forget_pauses,
 }

@@ -196,3 +196,8 @@ def _legend(lines: Sequence[Line]) -> str:
     if any(line.is_noisy for line in lines):
         items.append("<li>faint: every value; strong: their mean</li>")
     return f'<ul class="legend">{"".join(items)}</ul>'
+
+
+def drawing(title: str, body: Sequence[str], size: tuple[float, float], legend: str = "") -> str:
+    """Return the figure of SVG elements that are drawn elsewhere, on an area of this size."""
+    return _figure(title, _svg(title, body, size), legend)

@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -117,12 +118,12 @@ class Driver:
         self._await(number, actor.begin.remote(json.dumps(about)))
 
     def _await(self, number: int, reference: Any) -> None:
-        def answered(future: Any) -> None:
+        def answered(future: Future[Any]) -> None:
             self._events.put(partial(self._take, number, future))
 
         reference.future().add_done_callback(answered)
 
-    def _take(self, number: int, future: Any) -> bool:
+    def _take(self, number: int, future: Future[Any]) -> bool:
         """Pass on what a host has answered, and ask it again."""
         remote = self._remotes.get(number)
         if remote is None:

@@ -8,7 +8,7 @@ from typing import Literal, cast
 from ludus.config.registry import register
 from ludus.process.child import Child, ready_among
 from ludus.sweep.engine import MakeTrainer
-from ludus.sweep.pool import Connection, PoolConfig, WorkerPool
+from ludus.sweep.pool import PoolConfig, WorkerConnection, WorkerPool
 
 
 @register("sweep_engine", "local")
@@ -24,10 +24,10 @@ class LocalEngine(WorkerPool):
     def __init__(self, config: Config, *, make_trainer: MakeTrainer | None = None) -> None:
         super().__init__(config, make_trainer=make_trainer)
 
-    def _connect(self, number: int) -> Connection:
+    def _connect(self, number: int) -> WorkerConnection:
         return Child("ludus.sweep.worker", name=f"sweep worker {number}")
 
     def _ready_among(
-        self, connections: Sequence[Connection], seconds: float
-    ) -> Sequence[Connection]:
+        self, connections: Sequence[WorkerConnection], seconds: float
+    ) -> Sequence[WorkerConnection]:
         return ready_among(cast("Sequence[Child]", connections), seconds)

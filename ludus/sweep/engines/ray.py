@@ -14,7 +14,7 @@ from ludus.config.registry import register
 from ludus.core.errors import ConfigError, LudusError
 from ludus.sweep.cluster.connection import RayCluster, RemoteWorker
 from ludus.sweep.engine import MakeTrainer, RunListener
-from ludus.sweep.pool import Connection, PoolConfig, Worker, WorkerPool
+from ludus.sweep.pool import PoolConfig, SweepWorker, WorkerConnection, WorkerPool
 
 _ADDRESS = re.compile(r"[^\s/]+:[0-9]{1,5}")
 _PLACE_SECONDS = 300.0
@@ -68,13 +68,13 @@ class RayEngine(WorkerPool):
         self._had_room = time.monotonic()
         super().open(listener, directory)
 
-    def _connect(self, number: int) -> Connection:
+    def _connect(self, number: int) -> WorkerConnection:
         assert self._cluster is not None
         return self._cluster.start()
 
     def _ready_among(
-        self, connections: Sequence[Connection], seconds: float
-    ) -> Sequence[Connection]:
+        self, connections: Sequence[WorkerConnection], seconds: float
+    ) -> Sequence[WorkerConnection]:
         assert self._cluster is not None
         return self._cluster.ready_among(cast("Sequence[RemoteWorker]", connections), seconds)
 
@@ -93,12 +93,12 @@ class RayEngine(WorkerPool):
                 f" it has {have} in all: wait until other work there has ended, or ask for less"
             )
 
-    def _silence_allowed(self, worker: Worker) -> float | None:
+    def _silence_allowed(self, worker: SweepWorker) -> float | None:
         # A cluster may be busy for long before there is room.
         return super()._silence_allowed(worker) if self._is_placed(worker) else None
 
     @staticmethod
-    def _is_placed(worker: Worker) -> bool:
+    def _is_placed(worker: SweepWorker) -> bool:
         return cast(RemoteWorker, worker.connection).is_placed
 
     def close(self) -> None:

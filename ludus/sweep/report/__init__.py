@@ -1,0 +1,1 @@
+"""The report's sections on a sweep or a population."""
