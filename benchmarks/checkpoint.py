@@ -63,7 +63,7 @@ class _Watch:
         self._trainer = trainer
         self._last = 0.0
         self.pauses: list[float] = []
-        self.async_evaluator: list[float] = []
+        self.during: list[float] = []
         self.quiet: list[float] = []
         self._num_saves = 0
 
@@ -78,7 +78,7 @@ class _Watch:
             # The save fell on the boundary between the step before and this one.
             self.pauses.append(elapsed)
         elif _is_writing():
-            self.async_evaluator.append(elapsed)
+            self.during.append(elapsed)
         else:
             self.quiet.append(elapsed)
 

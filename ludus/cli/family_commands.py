@@ -17,22 +17,31 @@ from ludus.core.errors import LudusError
 
 def names(own: Iterable[str]) -> list[str]:
     """Return the commands of families; raise LudusError if one has the name of a ludus command."""
+    found = _listed(own)
+    return sorted(found, key=lambda name: (found[name][0], name))
+
+
+def find(name: str, own: Iterable[str]) -> Any:
+    """Return a family's command of this name, or None."""
+    found = _listed(own)
+    if name not in found:
+        registry.load_installed()
+        found = _listed(own)
+    return _command(name, *found[name]) if name in found else None
+
+
+def _listed(own: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return the package and the module of each command of a family."""
     found = families.commands()
     for name in own:
         if name in found:
             raise LudusError(
                 f"the command '{name}' of {found[name][0]} is one of ludus's own; rename its file"
             )
-    return sorted(found, key=lambda name: (found[name][0], name))
+    return found
 
 
-def find(name: str, own: Iterable[str]) -> Any:
-    """Return a family's command of this name, or None."""
-    if name not in names(own):
-        registry.load_installed()
-    if name not in names(own):
-        return None
-    room, module = families.commands()[name]
+def _command(name: str, room: str, module: str) -> Any:
     try:
         found = importlib.import_module(module)
     except Exception as error:
