@@ -14,11 +14,10 @@ from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.config.optional import check_installed
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
-from ludus.session.backend import Event
-from ludus.session.record import Record
 from ludus.session.remote.log_line import LogLine, as_png
-from ludus.session.remote.logged_run import LoggedEnd, LoggedRun, logged_run
-from ludus.session.remote.sender import Refused, Sender, Unreachable
+from ludus.session.remote.logged_run import LoggedEnd, LoggedRun
+from ludus.session.remote.sender import Refused, Service, Unreachable
+from ludus.session.remote.service_logger import ServiceLogger
 from ludus.store.storage import Storage
 
 _URI = "MLFLOW_TRACKING_URI"
@@ -42,7 +41,7 @@ _MAX_NAME = 250
 
 
 @register("logger", "mlflow")
-class Mlflow:
+class Mlflow(ServiceLogger):
     """Sends metrics, the config as parameters, texts, images and the best model to an MLflow server."""
 
     class Config(StrictConfig):
@@ -73,27 +72,8 @@ class Mlflow:
         check_installed("mlflow", key="the logger 'mlflow'", extra="mlflow")
         _address(config)
 
-    def __init__(self, config: Config, storage: Storage) -> None:
-        self._config, self._storage = config, storage
-        self._sender: Sender | None = None
-
-    def start(self, tell: Event) -> None:
-        """Find the run in MLflow, or create it."""
-        run = logged_run(self._storage, asked_by="mlflow")
-        service = MlflowRun(self._config, run, self._storage)
-        names, wait = run.counter_names, self._config.wait_seconds
-        self._sender = Sender(service, self._storage, counter_names=names, wait=wait)
-        self._sender.start(tell)
-
-    def write(self, record: Record) -> None:
-        """Send the record in the background."""
-        if self._sender is not None:
-            self._sender.write(record)
-
-    def close(self) -> None:
-        """Send the rest, how the run ended, and its best model."""
-        if self._sender is not None:
-            self._sender.close()
+    def _service(self, run: LoggedRun) -> Service:
+        return MlflowRun(self._config, run, self._storage)
 
 
 class MlflowRun:

@@ -16,12 +16,12 @@ from ludus.config.base import PositiveFloat, StrictConfig
 from ludus.config.optional import check_installed
 from ludus.config.registry import register
 from ludus.core.errors import ConfigError
-from ludus.session.backend import Event
-from ludus.session.record import AXES, Record
+from ludus.session.record import AXES
 from ludus.session.remote import wandb_files
 from ludus.session.remote.log_line import LogLine, as_png, unicode
-from ludus.session.remote.logged_run import LoggedEnd, LoggedRun, logged_run
-from ludus.session.remote.sender import Refused, Sender, Unreachable
+from ludus.session.remote.logged_run import LoggedEnd, LoggedRun
+from ludus.session.remote.sender import Refused, Service, Unreachable
+from ludus.session.remote.service_logger import ServiceLogger
 from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
 
@@ -38,7 +38,7 @@ _REFUSALS = re.compile(
 
 
 @register("logger", "wandb")
-class Wandb:
+class Wandb(ServiceLogger):
     """Sends metrics, the config, texts, histograms, images and the best model to W&B."""
 
     class Config(StrictConfig):
@@ -75,27 +75,8 @@ class Wandb:
             with _hooks_kept():
                 _log_in()
 
-    def __init__(self, config: Config, storage: Storage) -> None:
-        self._config, self._storage = config, storage
-        self._sender: Sender | None = None
-
-    def start(self, tell: Event) -> None:
-        """Start a run of W&B, or go on with it."""
-        run = logged_run(self._storage, asked_by="wandb")
-        service = WandbRun(self._config, run, self._storage)
-        names, wait = run.counter_names, self._config.wait_seconds
-        self._sender = Sender(service, self._storage, counter_names=names, wait=wait)
-        self._sender.start(tell)
-
-    def write(self, record: Record) -> None:
-        """Send the record in the background."""
-        if self._sender is not None:
-            self._sender.write(record)
-
-    def close(self) -> None:
-        """Send the rest, how the run ended, and its best model."""
-        if self._sender is not None:
-            self._sender.close()
+    def _service(self, run: LoggedRun) -> Service:
+        return WandbRun(self._config, run, self._storage)
 
 
 class WandbRun:
