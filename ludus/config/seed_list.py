@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -67,7 +68,10 @@ def _checked(given: object) -> object:
     if isinstance(found, list):
         if not found:
             raise ValueError("is empty; give one seed at least, such as [0]")
-        if twice := sorted({seed for seed in found if found.count(seed) > 1 and type(seed) is int}):
+        if len(found) > _MOST:
+            raise ValueError(f"has {len(found)} seeds; {_MOST} are the most")
+        counts = Counter(seed for seed in found if type(seed) is int)
+        if twice := sorted(seed for seed, count in counts.items() if count > 1):
             raise ValueError(f"names {twice[0]} twice; a seed counts once")
     return found
 

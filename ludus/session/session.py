@@ -31,19 +31,24 @@ from ludus.session.shown import display_of, plot_of
 from ludus.session.witness import Witness
 from ludus.show.display import Display
 from ludus.show.screen import Screen
-from ludus.store import checkpoint, directory, groups, proofs
+from ludus.store import checkpoint, directory, proofs
 from ludus.store.bests import best_fields, bests, every_best
 from ludus.store.journal import Journal
 from ludus.store.note import run_id
 
 
 class Session:
-    """The runtime of one call of `fit`: all that surrounds a run, which, if it is new, joins `group`."""
+    """The runtime of one call of `fit`: all that surrounds a run.
+
+    `belongs_to` are entries of run.json of a new run: its group, its sweep.
+    """
 
     shows = True
     """Whether the display of the run is shown."""
 
-    def __init__(self, trainer: Trainer, request: Request, *, group: str | None = None) -> None:
+    def __init__(
+        self, trainer: Trainer, request: Request, *, belongs_to: Mapping[str, str] | None = None
+    ) -> None:
         config = trainer.config
         if not isinstance(config, TrainerConfig):
             raise ConfigError(
@@ -51,7 +56,7 @@ class Session:
                 " make it a subclass of ludus.TrainerConfig"
             )
         self._trainer = trainer
-        self._request, self._group = request, group
+        self._request, self._belongs_to = request, belongs_to or {}
         self._storage = storage_of(trainer, request)
         directory.refuse_foreign_directory(self._storage, is_resume=bool(self._request.resume))
         self._stack = contextlib.ExitStack()
@@ -184,7 +189,7 @@ class Session:
             "start": self._trainer.started_from,
             proofs.KEY: self._exactness.of.key,
             "exact": self._exactness.entry()["exact"],
-            **({groups.GROUP: self._group} if self._group is not None else {}),
+            **self._belongs_to,
             **own_counters(run),
         }
         directory.write_first_files(self._storage, self._trainer.config, about)

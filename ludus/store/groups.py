@@ -15,6 +15,10 @@ GROUP = "group"
 """Key of run.json: the name of the group that the run belongs to; runs outside a group lack it."""
 
 
+SWEEP = "sweep"
+"""Key of run.json: the name of the search that the run belongs to."""
+
+
 def group_of(note: Mapping[str, Any]) -> str | None:
     """Return the group that run.json says the run belongs to."""
     name = note.get(GROUP)

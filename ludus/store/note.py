@@ -11,7 +11,7 @@ from ludus.core.errors import CheckpointError, RunError
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
 
-_TEXTS = ("kind", "name", "created", "origin", "model_origin", "group")
+_TEXTS = ("kind", "name", "created", "origin", "model_origin", "group", "sweep")
 _REMEDY = (
     "restore it from a backup, or start the run again, under another name, with the config.yaml"
     " in the same directory"

@@ -99,7 +99,11 @@ class SweepDisplay(LiveTable):
     def _score_of(self, trial: SweepTrial) -> str:
         if trial.score is not None:
             return _score(trial)
-        values = [v for (number, _), v in self._running.items() if number == trial.number and v]
+        values = [
+            v
+            for (number, _), v in self._running.items()
+            if number == trial.number and v is not None
+        ]
         return " ".join(f"({value:.5g})" for value in values)
 
 

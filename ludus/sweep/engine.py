@@ -29,7 +29,9 @@ class Task:
     waits: bool
     """Whether it waits after each logged value to learn if it goes on."""
     group: str | None = None
-    """The group that its run belongs to."""
+    """The group of runs with one config that its run belongs to."""
+    sweep: str | None = None
+    """The search that its run belongs to."""
     until: tuple[str, int] | None = None
     """A counter, and the number from which the next value of the metric pauses the run; None: it ends."""
 
@@ -60,7 +62,7 @@ class RunListener(Protocol):
     """Is told what runs do."""
 
     def logged(self, task: Task, point: Point) -> str | None:
-        """Hear of a logged value; return why the run is to end, or None."""
+        """Take a logged value; return why the run is to end, or None."""
 
     def ended(self, task: Task, end: RunEnd) -> None: ...
 

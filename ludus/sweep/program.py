@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from ludus.core.errors import ConfigError
@@ -16,6 +16,9 @@ from ludus.sweep.trials import Leg, SweepTrial
 
 class SearchProcess(Protocol):
     """A search in this process, which goes on from what earlier processes have recorded."""
+
+    after_trial: Callable[[], None]
+    """Called when a trial has ended, or when the search starts."""
 
     @property
     def trials(self) -> Mapping[int, SweepTrial]: ...

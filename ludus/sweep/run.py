@@ -22,6 +22,7 @@ from ludus.session.build import build_trainer
 from ludus.session.record import Record
 from ludus.session.repository import git_state
 from ludus.session.session import Session
+from ludus.store.groups import GROUP, SWEEP
 from ludus.sweep.curve import Point, has_reached
 from ludus.sweep.engine import MakeTrainer, RunEnd, Task
 
@@ -55,7 +56,9 @@ class SweptSession(Session):
     shows = False
 
     def __init__(self, trainer: Trainer, request: Request, *, task: Task, talk: Talk) -> None:
-        super().__init__(trainer, request, group=task.group)
+        names = {GROUP: task.group, SWEEP: task.sweep}
+        belongs_to = {key: name for key, name in names.items() if name is not None}
+        super().__init__(trainer, request, belongs_to=belongs_to)
         self._metric, self._talk, self._until = task.metric, talk, task.until
         self._news: list[Point] = []
         self._signed = time.monotonic()
@@ -167,12 +170,3 @@ def failure(error: BaseException) -> RunEnd:
     if is_out_of_memory(error):
         return RunEnd("failed", f"out of memory: {reason}"[:MAX_REASON], {}, is_spent=True)
     return RunEnd("failed", reason, {}, is_fatal=isinstance(error, FATAL))
-
-
-class Silent:
-    """A talk with nobody, for a run that is only executed."""
-
-    def logged(self, point: Point) -> None: ...
-    def sign(self, counters: Mapping[str, int]) -> None: ...
-    def is_pausing(self) -> bool:
-        return False

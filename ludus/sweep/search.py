@@ -24,14 +24,13 @@ from ludus.sweep.engine import RunEnd, SweepEngine, Task
 from ludus.sweep.pruning import Pruning
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.sampler import Sampler
+from ludus.sweep.search_loop import SearchLoop, check_fatal
 from ludus.sweep.study import Study
 from ludus.sweep.swept_run import SweptRun
 from ludus.sweep.trials import RUNS, WHOLE, RunOutcome, SweepTrial
 
-_MAX_PAUSES = 3
 _HOPELESS = 3
 """After so many runs that failed before they began, a sweep is given up."""
-_WAIT_SECONDS = 0.5
 
 
 class TrialWatcher(Protocol):
@@ -43,7 +42,7 @@ class TrialWatcher(Protocol):
         """A run has ended, or without one, the whole trial."""
 
 
-class Search:
+class Search(SearchLoop):
     """One process's part of a sweep; it takes up what earlier ones have recorded."""
 
     def __init__(
@@ -55,8 +54,9 @@ class Search:
         engine: SweepEngine,
         watcher: TrialWatcher,
     ) -> None:
+        super().__init__(engine, storage.place)
         self._config, self._base, self._storage = config, base, storage
-        self._record, self._engine, self._watcher = record, engine, watcher
+        self._record, self._watcher = record, watcher
         self._mode = config.metric.mode
         self.sampler = sampler_of(config, base)
         self.study = Study(self.sampler, seed=config.seed, mode=self._mode)
@@ -64,9 +64,7 @@ class Search:
         self.study.rebuild(self.trials, record.order())
         self._pruning = Pruning(config, self.trials)
         self._running: dict[tuple[int, int], SweptRun] = {}
-        self._num_pauses: dict[tuple[int, int], int] = {}
         self._budget = Budget(config, self.trials, seconds=record.seconds())
-        self.is_pausing = self._is_asked_to_pause = False
         for trial in self.trials.values():
             for outcome in trial.runs.values():
                 self._pruning.note(trial, self._run_of(trial, outcome.seed), outcome)
@@ -76,30 +74,14 @@ class Search:
         """Search until the budget is used up; return false if it was asked to pause before."""
         if self._config.deterministic:
             self._tell_batch()
-        self._engine.open(self, self._storage.place)
-        try:
-            while self._step():
-                pass
-        finally:
-            self._engine.close()
-        return not self.is_pausing
+        return super().run()
 
-    def _step(self) -> bool:
-        """Do what can be done now; return whether anything is left."""
-        if self._is_asked_to_pause and not self.is_pausing:
-            self.is_pausing = True
-            self._engine.pause()
-        if not self.is_pausing:
-            self._ask()
-            self._launch()
-        if not self._running:
-            return not self.is_pausing and any(not trial.is_told for trial in self.trials.values())
-        self._engine.work(_WAIT_SECONDS)
-        return True
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
 
-    def ask_to_pause(self) -> None:
-        """Begin nothing more, and let runs under way save and end; a signal handler may call it."""
-        self._is_asked_to_pause = True
+    def _is_unfinished(self) -> bool:
+        return any(not trial.is_told for trial in self.trials.values())
 
     # Asking and telling.
 
@@ -146,6 +128,7 @@ class Search:
     # Launching.
 
     def _launch(self) -> None:
+        self._ask()
         for trial in list(self.trials.values()):
             if len(self._running) >= self._engine.capacity:
                 return
@@ -183,7 +166,7 @@ class Search:
         root = f"{self._storage.place}/{RUNS}"
         task = Task(
             trial.number, seed, config.model_dump(mode="json"), root, run.name,
-            self._config.metric.name, self._pruning.looks, self._storage.name,
+            self._config.metric.name, self._pruning.looks, sweep=self._storage.name,
         )  # fmt: skip
         self._running[task.key] = run
         self._watcher.began(trial, seed)
@@ -195,7 +178,7 @@ class Search:
     # What the engine tells.
 
     def logged(self, task: Task, point: Point) -> str | None:
-        """Hear of a logged value; return why the run is to end, or None."""
+        """Take a logged value; return why the run is to end, or None."""
         run, trial = self._running[task.key], self.trials[task.trial]
         run.curve.add(point)
         self._watcher.logged(trial, task.seed, point)
@@ -207,22 +190,10 @@ class Search:
     def ended(self, task: Task, end: RunEnd) -> None:
         """Record how a run ended, and what follows for its trial."""
         run, trial = self._running.pop(task.key), self.trials[task.trial]
-        if end.status == "interrupted":
-            self._num_pauses[task.key] = self._num_pauses.get(task.key, 0) + 1
-            if self.is_pausing or self._engine.is_here:
-                self.is_pausing = True
-                return
-            if self._num_pauses[task.key] < _MAX_PAUSES:
-                # A signal reached the worker alone: its run goes on.
-                return
-            last = f", the last time because {end.reason}" if end.reason else ""
-            end = RunEnd("failed", f"interrupted {_MAX_PAUSES} times{last}", end.counters)
-        if end.is_fatal:
-            raise LudusError(
-                f"trial {task.trial} with seed {task.seed}: {end.reason}; once that is mended, the same"
-                " command goes on"
-            )
-        self._take(trial, run, end)
+        settled = self._settled(task, end)
+        if settled is not None:
+            check_fatal(settled, f"trial {task.trial} with seed {task.seed}")
+            self._take(trial, run, settled)
 
     def _take(self, trial: SweepTrial, run: SweptRun, end: RunEnd) -> None:
         outcome = run.outcome(end, take=self._config.metric.take, mode=self._mode)
@@ -287,6 +258,7 @@ class Search:
             return
         trial.runs = {s: trial.runs[s] for s in self._config.seeds if s in trial.runs}
         self._watcher.ended(trial, None)
+        self.after_trial()
         if not self._config.deterministic:
             self._tell(trial)
 

@@ -86,14 +86,14 @@ class SeedGroup:
     ) -> SeedsResult:
         """Train what has not ended yet, and return all."""
         todo = [seed for seed, run in self._runs.items() if run.status not in WHOLE]
-        queue = SeedQueue(self._engine(make_trainer), self, self._root)
+        queue = SeedQueue(self._engine(make_trainer), self, self._root, todo)
         console = Console(stderr=show_on == "stderr", highlight=False)
         self._display = SeedDisplay(self.name, console, is_silent=show_on == "none")
         if todo:
             self._display.open(self._runs)
             try:
                 with pausing(queue.ask_to_pause):
-                    queue.run(todo)
+                    queue.run()
             finally:
                 self._display.close()
         return SeedsResult(self.name, dict(self._runs))

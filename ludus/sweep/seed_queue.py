@@ -7,12 +7,11 @@ from typing import Protocol
 
 from ludus.sweep.curve import Point
 from ludus.sweep.engine import RunEnd, SweepEngine, Task
-
-_WAIT_SECONDS = 0.5
+from ludus.sweep.search_loop import SearchLoop
 
 
 class SeedOwner(Protocol):
-    """Knows what the run of a seed is, and is told what it does."""
+    """Makes the run of a seed, and takes what it does."""
 
     def task(self, seed: int) -> Task | None:
         """Return the run of a seed, or its next stretch after a pause; None if it has ended before."""
@@ -23,49 +22,39 @@ class SeedOwner(Protocol):
         """Take the outcome of a run; one that was interrupted goes on another time."""
 
 
-class SeedQueue:
+class SeedQueue(SearchLoop):
     """Executes the runs of several seeds, in their order."""
 
-    def __init__(self, engine: SweepEngine, owner: SeedOwner, directory: str) -> None:
+    def __init__(
+        self, engine: SweepEngine, owner: SeedOwner, directory: str, seeds: Sequence[int]
+    ) -> None:
         """`directory` holds the directories of the runs."""
-        self._engine, self._owner, self._directory = engine, owner, directory
+        super().__init__(engine, directory)
+        self._owner, self._todo = owner, list(seeds)
         self._num_running = 0
-        self._is_pausing = False
 
-    def ask_to_pause(self) -> None:
-        """Begin nothing more, and let runs under way save and end; a signal handler may call it."""
-        self._is_pausing = True
+    @property
+    def num_running(self) -> int:
+        return self._num_running
 
-    def run(self, seeds: Sequence[int]) -> None:
-        """Execute all of them, or until it is to pause."""
-        todo, is_told = list(seeds), False
-        self._engine.open(self, self._directory)
-        try:
-            while (todo and not self._is_pausing) or self._num_running:
-                while todo and not self._is_pausing and self._num_running < self._engine.capacity:
-                    self._begin(todo.pop(0))
-                if self._is_pausing and not is_told:
-                    is_told = True
-                    self._engine.pause()
-                if self._num_running:
-                    self._engine.work(_WAIT_SECONDS)
-        finally:
-            self._engine.close()
+    def _is_unfinished(self) -> bool:
+        return bool(self._todo)
 
-    def _begin(self, seed: int) -> None:
-        task = self._owner.task(seed)
-        if task is not None:
-            self._num_running += 1
-            self._engine.launch(task)
+    def _launch(self) -> None:
+        while self._todo and self._num_running < self._engine.capacity:
+            task = self._owner.task(self._todo.pop(0))
+            if task is not None:
+                self._num_running += 1
+                self._engine.launch(task)
 
     def logged(self, task: Task, point: Point) -> None:
-        """Hear of a logged value: every run comes to its end."""
+        """Take a logged value: every run comes to its end."""
         self._owner.logged(task, point)
 
     def ended(self, task: Task, end: RunEnd) -> None:
-        """Take the outcome of a run; an interruption is meant for all of them."""
+        """Pass on how a run ended; one that is to go on is the next to be launched."""
         self._num_running -= 1
-        self._is_pausing |= end.status == "interrupted"
-        self._owner.ended(task, end)
-        if end.status == "paused" and not self._is_pausing:
-            self._begin(task.seed)
+        settled = self._settled(task, end)
+        self._owner.ended(task, settled or end)
+        if settled is None or settled.status == "paused":
+            self._todo.insert(0, task.seed)

@@ -16,15 +16,15 @@ from ludus.config.sections import kind_of
 from ludus.core.errors import ConfigError, LudusError
 from ludus.store import places
 from ludus.store.local import LocalStorage
-from ludus.store.strict_json import one_line
 from ludus.sweep.base import Base
 from ludus.sweep.config import SearchConfig, given_sweep
 from ludus.sweep.directory import begin_or_compare, refuse_foreign
-from ludus.sweep.display import SweepDisplay, ranked
+from ludus.sweep.display import SweepDisplay
 from ludus.sweep.engine import MakeTrainer, SweepEngine
 from ludus.sweep.pausing import pausing
 from ludus.sweep.program import SearchProgram
-from ludus.sweep.trials import Leg, SweepResult, SweepTrial, best_trial
+from ludus.sweep.result_files import ResultFiles
+from ludus.sweep.trials import SweepResult, SweepTrial, best_trial
 from ludus.sweep.variables import Varied
 from ludus.sweep.winner import Winner, WinnerResult
 
@@ -68,6 +68,9 @@ class Sweeper:
         with self._taken(storage, program, base):
             display = self._display(show_on)
             search = program.search(base, storage, engine, display)
+            files = ResultFiles(program, base, storage)
+            search.after_trial = lambda: files.refresh(list(search.trials.values()))
+            search.after_trial()
             display.open(search.trials, program.num_trials)
             is_over = False
             try:
@@ -76,7 +79,7 @@ class Sweeper:
             finally:
                 display.close()
                 trials = list(search.trials.values())
-                result = self._result(program, base, storage, trials, is_over=is_over)
+                result = self._result(files, trials, storage.place, is_over=is_over)
         if not is_over:
             display.say(f"interrupted; to go on: {self.way_to_go_on(root)}")
         return result
@@ -99,11 +102,11 @@ class Sweeper:
             display = self._display(show_on)
             legs = self._program.schedule(storage, best)
             winner = Winner(
-                self.config, base, storage, best, legs, self._engine(None), display,
-                unit=self._program.unit,
+                self.config, base, storage, best, legs, _fresh(seeds, self.config.seeds),
+                self._engine(None), display, unit=self._program.unit,
             )  # fmt: skip
             with pausing(winner.ask_to_pause):
-                return winner.train(_fresh(seeds, self.config.seeds))
+                return winner.train()
 
     def export_optuna(self, path: str | Path, *, root: str | Path = "sweeps") -> Path:
         """Write the trials to a SQLite file for Optuna's dashboard, and return its path."""
@@ -169,30 +172,14 @@ class Sweeper:
                 storage.check_owned = lambda: None
 
     def _result(
-        self,
-        program: SearchProgram,
-        base: Base,
-        storage: LocalStorage,
-        trials: Sequence[SweepTrial],
-        *,
-        is_over: bool,
+        self, files: ResultFiles, trials: Sequence[SweepTrial], place: str, *, is_over: bool
     ) -> SweepResult:
-        """Return the outcome, and write it to the directory."""
-        metric = program.config.metric
-        best = best_trial(trials, metric.mode)
-        best_config, schedule = None, list[Leg]()
-        if best is not None:
-            best_config = base.best_config(best.point)
-            schedule = list(program.schedule(storage, best))
-            storage.write("best.yaml", best_config.to_yaml().encode())
-            if len(schedule) > 1:
-                legs = [leg.as_json() for leg in schedule]
-                storage.write("schedule.json", one_line(legs).encode() + b"\n")
-        rows = [trial.row() for trial in ranked(trials, metric.mode)]
-        storage.write("trials.json", one_line(rows).encode() + b"\n")
+        """Write the files of the directory, and return the outcome."""
+        best, best_config, schedule = files.write(trials)
+        metric = self.config.metric
         return SweepResult(
-            "finished" if is_over else "interrupted", _why(trials, best), storage.place,
-            metric.name, metric.mode, trials, best, best_config, schedule, program.unit,
+            "finished" if is_over else "interrupted", _why(trials, best), place, metric.name,
+            metric.mode, trials, best, best_config, schedule, self._program.unit,
         )  # fmt: skip
 
 

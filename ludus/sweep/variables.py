@@ -142,9 +142,10 @@ class Range(Varied):
         return [self.low, self.high]
 
     def perturbed(self, value: Value, factor: float) -> float:
-        wanted = min(max(value * factor, self.low), self.high)
-        values = self.grid()
-        return wanted if values is None else min(values, key=lambda one: abs(one - wanted))
+        if self.step is None:
+            return float(min(max(value * factor, self.low), self.high))
+        place = _moved(value, factor, low=self.low, high=self.high, step=self.step)
+        return float(Decimal(str(self.low)) + place * Decimal(str(self.step)))
 
 
 class LogRange(Varied):
@@ -207,8 +208,9 @@ class IntRange(Varied):
         return [self.low, self.high]
 
     def perturbed(self, value: Value, factor: float) -> int:
-        wanted = _whole(value, factor, self.step)
-        return min(self.grid(), key=lambda one: abs(one - wanted))
+        return self.low + self.step * _moved(
+            value, factor, low=self.low, high=self.high, step=self.step
+        )
 
 
 class IntLogRange(Varied):
@@ -240,7 +242,7 @@ class IntLogRange(Varied):
         return [self.low, self.high]
 
     def perturbed(self, value: Value, factor: float) -> int:
-        return min(max(round(_whole(value, factor, 1)), self.low), self.high)
+        return self.low + _moved(value, factor, low=self.low, high=self.high, step=1)
 
 
 Variable = Annotated[
@@ -255,12 +257,13 @@ def _place(value: Value, values: Sequence[Value]) -> int:
     raise ValueError(f"{value!r} is none of {values!r}")
 
 
-def _whole(value: int, factor: float, step: int) -> float:
-    """Return a whole number times a factor, at least a step away from it, as a small one would stay."""
-    wanted = value * factor
-    if factor == 1 or abs(wanted - value) >= step:
-        return wanted
-    return value + (step if wanted > value else -step)
+def _moved(value: float, factor: float, *, low: float, high: float, step: float) -> int:
+    """Return how many steps above `low` a value times a factor lies; unless the factor is 1, it moves."""
+    last, now = round((high - low) / step), round((value - low) / step)
+    place = round((value * factor - low) / step)
+    if place == now:
+        place += (factor > 1) - (factor < 1)
+    return min(max(place, 0), last)
 
 
 def _limits(low: float, high: float) -> Iterator[str]:

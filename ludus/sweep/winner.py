@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.core.errors import LudusError
 from ludus.judge.confidence import MeanInterval, mean_interval
 from ludus.store.local import LocalStorage
 from ludus.sweep.base import Base
@@ -15,6 +14,7 @@ from ludus.sweep.curve import Point, has_reached
 from ludus.sweep.directory import BEST
 from ludus.sweep.display import SweepDisplay
 from ludus.sweep.engine import RunEnd, SweepEngine, Task
+from ludus.sweep.search_loop import check_fatal
 from ludus.sweep.seed_queue import SeedQueue
 from ludus.sweep.swept_run import SweptRun
 from ludus.sweep.trials import WHOLE, Leg, RunOutcome, SweepTrial
@@ -49,7 +49,7 @@ class Winner:
 
     def __init__(
         self, config: SearchConfig, base: Base, storage: LocalStorage, trial: SweepTrial,
-        legs: Sequence[Leg], engine: SweepEngine, display: SweepDisplay, *, unit: str,
+        legs: Sequence[Leg], seeds: Sequence[int], engine: SweepEngine, display: SweepDisplay, *, unit: str,
     ) -> None:  # fmt: skip
         """`legs` are the values that each run has, one after the other."""
         self._config, self._base, self._storage = config, base, storage
@@ -57,17 +57,18 @@ class Winner:
         self._legs, self._unit = legs, unit
         self._runs: dict[int, SweptRun] = {}
         self._ended: dict[int, RunOutcome] = {}
-        self._queue = SeedQueue(engine, self, storage.place)
+        self._seeds = seeds
+        self._queue = SeedQueue(engine, self, storage.place, seeds)
         self.ask_to_pause = self._queue.ask_to_pause
 
-    def train(self, seeds: Sequence[int]) -> WinnerResult:
+    def train(self) -> WinnerResult:
         """Run all seeds, and return their values."""
-        self._queue.run(seeds)
-        runs = [self._ended[seed] for seed in seeds if seed in self._ended]
+        self._queue.run()
+        runs = [self._ended[seed] for seed in self._seeds if seed in self._ended]
         values = [run.value for run in runs if run.status in WHOLE and run.value is not None]
         level = self._config.metric.confidence
         score = mean_interval(values, confidence=level) if values else None
-        is_over = len(runs) == len(seeds)
+        is_over = len(runs) == len(self._seeds)
         return WinnerResult(self._trial.number, runs, score, is_over, self._unit)
 
     def task(self, seed: int) -> Task | None:
@@ -82,16 +83,9 @@ class Winner:
         config = self._base.config_of(leg.point, seed, run.name)
         root = f"{self._storage.place}/{BEST}"
         return Task(
-            self._trial.number,
-            seed,
-            config.model_dump(mode="json"),
-            root,
-            run.name,
-            metric,
-            False,
-            group=self._storage.name,
-            until=leg.until,
-        )
+            self._trial.number, seed, config.model_dump(mode="json"), root, run.name, metric, False,
+            sweep=self._storage.name, until=leg.until,
+        )  # fmt: skip
 
     def _leg_of(self, run: SweptRun) -> Leg:
         """Return the values that a run goes on with from its checkpoint."""
@@ -102,13 +96,12 @@ class Winner:
         return self._legs[place]
 
     def logged(self, task: Task, point: Point) -> None:
-        """Hear of a logged value, which decides nothing."""
+        """Take a logged value, which decides nothing."""
 
     def ended(self, task: Task, end: RunEnd) -> None:
         """Take the outcome of a run."""
         run = self._runs.pop(task.seed)
-        if end.is_fatal:
-            raise LudusError(f"the best config with seed {task.seed}: {end.reason}")
+        check_fatal(end, f"the best config with seed {task.seed}")
         if end.status not in ("interrupted", "paused"):
             self._take(run, end)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -27,7 +28,11 @@ def all_of(pid: int) -> list[psutil.Process]:
 
 def named(processes: list[psutil.Process], name: str) -> list[psutil.Process]:
     """Return those whose command line has this word."""
-    return [one for one in processes if name in " ".join(one.cmdline())]
+    found = []
+    for one in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found += [one] if name in " ".join(one.cmdline()) else []
+    return found
 
 
 def listening(processes: list[psutil.Process]) -> dict[str, set[str]]:

@@ -13,13 +13,13 @@ import pytest
 from ludus.config import registry, strict_yaml
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
-from ludus.store import directory
+from ludus.store import directory, forks
 from ludus.store.checkpoint_files import numbers, peek
 from ludus.store.local import LocalStorage
 from ludus.sweep import Sweeper, SweepResult
 from ludus.sweep.population.config import ExploreSection
 from ludus.sweep.population.record import PopulationRecord
-from ludus.sweep.population.selection import Contender, exploit, explore
+from ludus.sweep.population.selection import Contender, exploit, explore, num_replaced
 from ludus.sweep.run import SweptSession
 from ludus.sweep.space import Space
 from ludus.sweep.variables import Choice, IntRange, LogRange, Range
@@ -305,6 +305,10 @@ def explored(variable: Any, value: Any, *, resample: float = 0.0, **section: Any
         (Range, {"low": 0.0, "high": 4.5, "step": None}, 4.0, 1.25, 4.5),
         (Range, {"low": 0.0, "high": 10.0, "step": 2.0}, 6.0, 1.25, 8.0),
         (LogRange, {"low": 0.1, "high": 10.0}, 0.11, 0.8, 0.1),
+        (Range, {"low": 0.0, "high": 1.0, "step": 0.1}, 0.2, 1.25, 0.3),
+        (Range, {"low": 0.0, "high": 1.0, "step": 0.1}, 0.1, 0.8, 0.0),
+        (Range, {"low": 0.0, "high": 1e7, "step": 1.0}, 4e6, 1.25, 5e6),
+        (IntRange, {"low": 0, "high": 9, "step": 1}, 0, 1.25, 1),
         (IntRange, {"low": 1, "high": 9, "step": 1}, 2, 1.25, 3),
         (IntRange, {"low": 1, "high": 9, "step": 4}, 5, 0.8, 1),
         (Choice, {"values": ["a", "b", "c"]}, "b", 1.25, "c"),
@@ -317,6 +321,26 @@ def test_a_value_is_perturbed_within_its_limits(
     name = {Range: "range", LogRange: "log_range", IntRange: "int_range", Choice: "choice"}[kind]
     variable = kind(kind=name, when=None, **keys)
     assert explored(variable, value, perturb=[factor]) == pytest.approx(expected)
+
+
+def test_a_fraction_of_the_members_is_replaced_in_whole_members() -> None:
+    assert [num_replaced(100, 0.29), num_replaced(8, 0.25), num_replaced(3, 0.2)] == [29, 2, 1]
+
+
+def test_what_a_key_draws_does_not_depend_on_the_choices_before_it() -> None:
+    section = {"perturb": [0.5, 2.0], "resample_probability": 0.5}
+    config = validate(ExploreSection, section, source="x")
+    kind = Choice(kind="choice", values=["a", "b"], when=None)
+    inner = LogRange(kind="log_range", low=0.1, high=10.0, when={"kind": ["a"]})
+    last = Range(kind="range", low=0.0, high=1.0, step=None, when=None)
+    space = Space({"kind": kind, "inner": inner, "last": last})
+    for seed in range(20):
+        point = {"kind": "a", "inner": 1.0, "last": 0.25}
+        drawn = [
+            explore(space, config, {**point, "kind": one}, seed=seed, generation=0, member=0)[0]
+            for one in ("a", "b")
+        ]
+        assert drawn[0]["last"] == drawn[1]["last"]
 
 
 def test_a_value_is_resampled_with_its_probability() -> None:
@@ -450,3 +474,45 @@ def test_checkpoints_are_linked_and_each_run_keeps_its_own_manifest(tmp_path: Pa
         for number in numbers(run):
             manifest = json.loads(run.read(f"checkpoints/{number:010d}/manifest.json"))
             assert manifest["run_id"] == directory.read_note(run)["run_id"]
+
+
+def test_a_member_killed_between_the_two_events_of_a_copy_waits_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    trained(tmp_path, population__exploit_every=4)
+    source, target = run_of(tmp_path, 0), run_of(tmp_path, 1)
+
+    def killed(storage: LocalStorage, event: str, **details: object) -> None:
+        if event == "interrupted":
+            raise KeyboardInterrupt
+        directory.tell_event(storage, event, **details)
+
+    before = len(list(directory.events(target, "interrupted")))
+    with monkeypatch.context() as patch:
+        patch.setattr(forks, "tell_event", killed)
+        with pytest.raises(KeyboardInterrupt):
+            forks.take_over(source, target, "exploited", generation=9)
+    forks.take_over(source, target, "exploited", generation=9)
+    ending = directory.last_ending(target)
+    assert ending is not None
+    assert ending["event"] == "interrupted"
+    assert sum(one["generation"] == 9 for one in directory.events(target, "exploited")) == 1
+    forks.take_over(source, target, "exploited", generation=9)
+    assert len(list(directory.events(target, "interrupted"))) == before + 1
+
+
+def test_a_copy_keeps_the_tags_and_files_of_the_user_and_is_a_run_of_its_own_for_services(
+    tmp_path: Path,
+) -> None:
+    trained(tmp_path)
+    source, target = run_of(tmp_path, 0), run_of(tmp_path, 1)
+    before = directory.read_note(target)["run_id"]
+    for storage, word in ((source, "theirs"), (target, "own")):
+        storage.write("notes.txt", word.encode())
+        storage.write("tags.json", f'["{word}"]'.encode())
+    forks.take_over(source, target, "exploited", generation=9)
+    assert [target.read("notes.txt"), target.read("tags.json")] == [b"own", b'["own"]']
+    assert directory.read_note(target)["run_id"] not in (
+        before,
+        directory.read_note(source)["run_id"],
+    )

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
 
 import ludus
 from ludus.cli.listing import summary
+from ludus.config import strict_yaml
 from ludus.core.errors import ConfigError, LudusError
-from ludus.session.build import rebuild_trainer
+from ludus.session.build import build_trainer, rebuild_trainer
+from ludus.session.remote.logged_run import logged_run
+from ludus.show.report.files import read_run
+from ludus.show.report.groups import grouped
 from ludus.store.local import LocalStorage
-from ludus.sweep import Sweeper
+from ludus.sweep import RunEnd, Sweeper, Task
+from ludus.sweep.seed_queue import SeedQueue
 from tests.sweep.small import ASHA, SAMPLERS, WILCOXON, among, batches, sweep_data, swept, within
 
 
@@ -254,8 +259,69 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
-def test_the_runs_of_a_sweep_are_a_group_of_its_name(tmp_path: Path) -> None:
-    swept(tmp_path, budget__max_trials=2)
-    notes = [json.loads(p.read_text()) for p in tmp_path.glob("sweeps/climb/runs/*/run.json")]
-    assert [note["group"] for note in notes] == ["climb"] * len(notes)
-    assert len(notes) >= 2
+def test_the_runs_of_a_sweep_name_it_and_only_those_of_a_trial_are_a_group(tmp_path: Path) -> None:
+    swept(tmp_path, budget__max_trials=2, seeds=[0, 1])
+    places = sorted(tmp_path.glob("sweeps/climb/runs/*"))
+    notes = [json.loads((place / "run.json").read_text()) for place in places]
+    assert [note["sweep"] for note in notes] == ["climb"] * 4
+    assert logged_run(LocalStorage(places[0]), asked_by="a service").group == "climb"
+    groups = grouped([read_run(str(place)) for place in places])
+    assert [list(group.runs) for group in groups] == [[0, 1], [2, 3]]
+
+
+def test_the_best_config_is_there_while_the_sweep_goes_on(tmp_path: Path) -> None:
+    data, seen = sweep_data(tmp_path, budget__max_trials=5), []
+    best = tmp_path / "sweeps/climb/best.yaml"
+
+    def make(config: Any) -> Any:
+        seen.append(strict_yaml.parse(best.read_text(), source="best") if best.exists() else None)
+        return build_trainer(config)
+
+    result = Sweeper(data).sweep(root=tmp_path / "sweeps", make_trainer_fn=make, show_on="none")
+    scores = [trial.score.mean for trial in result.trials if trial.score is not None]
+    assert seen[0] is None
+    for number, found in enumerate(seen[1:], start=1):
+        expected = result.trials[scores.index(max(scores[:number]))].point
+        assert {key: found[key] for key in expected} == expected
+
+
+class OneLost:
+    """An engine that loses the machine of the first run once, and executes none."""
+
+    is_here, capacity = False, 1
+
+    def __init__(self) -> None:
+        self.launched: list[int] = []
+        self._tasks: list[Task] = []
+
+    def open(self, listener: Any, directory: str) -> None:
+        self._listener = listener
+
+    def launch(self, task: Task) -> None:
+        self.launched.append(task.seed)
+        self._tasks.append(task)
+
+    def work(self, seconds: float) -> None:
+        task = self._tasks.pop()
+        is_lost = len(self.launched) == 1
+        self._listener.ended(task, RunEnd("interrupted" if is_lost else "finished", None, {}))
+
+    def pause(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def test_a_run_whose_machine_is_lost_is_launched_again_and_so_are_the_other_seeds() -> None:
+    class Owner:
+        ends: ClassVar[list[tuple[int, str]]] = []
+
+        def task(self, seed: int) -> Task:
+            return Task(0, seed, {}, "", "", None, False)
+
+        def logged(self, task: Task, point: Any) -> None: ...
+        def ended(self, task: Task, end: RunEnd) -> None:
+            self.ends.append((task.seed, end.status))
+
+    engine = OneLost()
+    assert SeedQueue(engine, Owner(), "", [1, 2, 3]).run()  # type: ignore[arg-type]
+    assert engine.launched == [1, 1, 2, 3]
+    assert Owner.ends == [(1, "interrupted"), (1, "finished"), (2, "finished"), (3, "finished")]

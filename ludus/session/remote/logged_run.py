@@ -14,7 +14,7 @@ from ludus.session.record import Record
 from ludus.store import note
 from ludus.store.bests import FIRST
 from ludus.store.directory import last_ending
-from ludus.store.groups import group_of
+from ludus.store.groups import SWEEP, group_of
 from ludus.store.storage import Storage
 from ludus.store.tags import read_tags
 
@@ -50,7 +50,7 @@ def logged_run(storage: Storage, *, asked_by: str) -> LoggedRun:
         run_id=str(about["run_id"]),
         name=storage.name,
         kind=str(about["kind"]),
-        group=group_of(about),
+        group=group_of(about) or about.get(SWEEP),
         tags=_tags(storage),
         config=config_of(storage),
         counter_names=(*SHARED, *_texts(own)),

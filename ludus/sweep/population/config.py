@@ -23,7 +23,8 @@ class PopulationSection(StrictConfig):
     exploit_every: Positive
     """Length of a generation: after so many, and the next value of the metric, members are compared."""
     quantile: Annotated[float, Field(gt=0, le=0.5)]
-    """The share of members that copy the checkpoint of one from the best such share; one member at least."""
+    """Truncation selection: the fraction of members that is replaced, and the best fraction, from which their
+    sources are drawn; one member at least."""
 
 
 class ExploreSection(StrictConfig):
@@ -49,8 +50,8 @@ class PopulationConfig(SearchConfig):
     kind: Literal["population"]
     """Population-based training."""
     seeds: Seeds
-    """The seeds that the members begin with, in turn: as many as members, or one for all; a copy has the
-    seed of its source."""
+    """The seeds that the members begin with, in turn, at most one for each; a copy has the seed of its
+    source."""
     population: PopulationSection
     """The members, and when the worst copy the best."""
     explore: ExploreSection

@@ -2,7 +2,7 @@
 
 population until every member has come to its end
   launch         every member that has not ended this generation
-  work           hear what they log, and how they pause or end
+  work           record what they log, and how they pause or end
   select         the worst copy the best; written down before the first copy
   copy           checkpoints, with changed values; then the next generation begins
 """
@@ -30,26 +30,24 @@ from ludus.sweep.population.selection import (
     explore,
     first_point,
 )
+from ludus.sweep.search_loop import SearchLoop, check_fatal
 from ludus.sweep.trials import RUNS, WHOLE, SweepTrial
 
-_MAX_PAUSES = 3
-_WAIT_SECONDS = 0.5
 EXPLOITED = "exploited"
 """Event: a member took over the checkpoint of another."""
 
 
-class PopulationSearch:
+class PopulationSearch(SearchLoop):
     """One process's part of a population; it takes up what earlier ones have recorded."""
 
     def __init__(
         self, config: PopulationConfig, base: Base, storage: LocalStorage, record: PopulationRecord,
         engine: SweepEngine, display: SweepDisplay,
     ) -> None:  # fmt: skip
+        super().__init__(engine, storage.place)
         self._config, self._base, self._storage = config, base, storage
-        self._record, self._engine, self._display = record, engine, display
+        self._record, self._display = record, display
         self._running: dict[int, MemberRun] = {}
-        self._num_pauses: dict[int, int] = {}
-        self.is_pausing = self._is_asked_to_pause = False
         self.trials: dict[int, SweepTrial] = {}
         seeds = config.seeds
         for member in range(config.population.size):
@@ -58,31 +56,12 @@ class PopulationSearch:
                 record.add(member, Beginning(seeds[member % len(seeds)], point))
             self._refresh(member)
 
-    def run(self) -> bool:
-        """Train to the end of every member; return false if it was asked to pause before."""
-        self._engine.open(self, self._storage.place)
-        try:
-            while self._step():
-                pass
-        finally:
-            self._engine.close()
-        return not self.is_pausing
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
 
-    def ask_to_pause(self) -> None:
-        """Begin nothing more, and let runs under way save and end; a signal handler may call it."""
-        self._is_asked_to_pause = True
-
-    def _step(self) -> bool:
-        """Do what can be done now; return whether anything is left."""
-        if self._is_asked_to_pause and not self.is_pausing:
-            self.is_pausing = True
-            self._engine.pause()
-        if not self.is_pausing:
-            self._launch()
-        if self._running:
-            self._engine.work(_WAIT_SECONDS)
-            return True
-        return not self.is_pausing and (self._waiting() != [] or self._next_generation())
+    def _is_unfinished(self) -> bool:
+        return self._waiting() != [] or self._next_generation()
 
     # One generation.
 
@@ -125,7 +104,8 @@ class PopulationSearch:
         self._engine.launch(
             Task(
                 member, run.seed, config.model_dump(mode="json"), f"{self._storage.place}/{RUNS}",
-                run.name, self._config.metric.name, False, self._storage.name, self._until(generation),
+                run.name, self._config.metric.name, False, sweep=self._storage.name,
+                until=self._until(generation),
             )
         )  # fmt: skip
 
@@ -146,26 +126,16 @@ class PopulationSearch:
     # What the engine tells.
 
     def logged(self, task: Task, point: Point) -> None:
-        """Hear of a logged value: a member is compared at the end of the generation alone."""
+        """Take a logged value: a member is compared at the end of the generation alone."""
         self._display.logged(self.trials[task.trial], task.seed, point)
 
     def ended(self, task: Task, end: RunEnd) -> None:
         """Record how a member ended its generation."""
         member, run = task.trial, self._running.pop(task.trial)
-        if end.status == "interrupted":
-            self._num_pauses[member] = self._num_pauses.get(member, 0) + 1
-            if self.is_pausing or self._engine.is_here:
-                self.is_pausing = True
-                return
-            if self._num_pauses[member] < _MAX_PAUSES:
-                # A signal reached the worker alone: its run goes on.
-                return
-            end = RunEnd("failed", f"interrupted {_MAX_PAUSES} times", end.counters)
-        if end.is_fatal:
-            raise LudusError(
-                f"member {member}: {end.reason}; once that is mended, the same command goes on"
-            )
-        self._take(member, run, end)
+        settled = self._settled(task, end)
+        if settled is not None:
+            check_fatal(settled, f"member {member}")
+            self._take(member, run, settled)
 
     def _take(self, member: int, run: MemberRun, end: RunEnd) -> None:
         generation, metric = self._record.generation, self._config.metric

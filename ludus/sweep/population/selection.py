@@ -59,12 +59,18 @@ def ranked(members: Sequence[Contender], mode: Direction) -> list[Contender]:
     return sorted(members, key=place)
 
 
+def num_replaced(size: int, quantile: float) -> int:
+    """Return how many members are replaced in each generation, which is how many may be copied."""
+    # 0.29 of 100 members is 28.999... in binary.
+    return max(1, math.floor(quantile * size + 1e-9))
+
+
 def exploit(
     members: Sequence[Contender], mode: Direction, *, quantile: float, seed: int, generation: int
 ) -> dict[int, int]:
     """Return the source of each member that is to be replaced: the worst, and all without a value."""
     order = ranked(members, mode)
-    count = max(1, math.floor(quantile * len(order)))
+    count = num_replaced(len(order), quantile)
     losers = [one for one in order[-count:] if one.value is not None]
     losers += [one for one in order if one.value is None]
     best = [one for one in order[:count] if one not in losers]
@@ -95,11 +101,11 @@ def explore(
     found: dict[str, Value] = {}
     resampled = []
     for path, varied in space.variables.items():
-        if not space.is_active(path, found):
-            continue
         # All are drawn for every key, so that the choice for one does not shift the draws for the next.
         chance, place = random.random(), int(random.integers(len(config.perturb)))
         factor, drawn = config.perturb[place], varied.draw(path, Draws(random))
+        if not space.is_active(path, found):
+            continue
         is_fresh = path not in point or chance < config.resample_probability
         found[path] = drawn if is_fresh else varied.perturbed(point[path], factor)
         resampled += [path] if is_fresh else []

@@ -14,6 +14,7 @@ from ludus.sweep.engine import SweepEngine
 from ludus.sweep.population.config import PopulationConfig
 from ludus.sweep.population.record import PopulationRecord, member_row
 from ludus.sweep.population.search import PopulationSearch
+from ludus.sweep.population.selection import num_replaced
 from ludus.sweep.program import SearchProgram
 from ludus.sweep.trials import Leg, SweepTrial
 
@@ -67,7 +68,7 @@ class PopulationProgram(SearchProgram):
 
     def words(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
         config, section, explore = self.config, self.config.population, self.config.explore
-        count = max(1, int(section.quantile * section.size))
+        count = num_replaced(section.size, section.quantile)
         above = [
             f"  generation: {section.exploit_every} {section.counter} and the next {config.metric.name}",
             f"    train x {section.size}: a {base.config.kind} each, seeds"

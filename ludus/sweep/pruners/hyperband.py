@@ -29,7 +29,7 @@ class Hyperband(Pruner):
         first_rung: Positive
         """The step at which runs of the strictest bracket are compared first."""
         last_rung: Positive
-        """The step at which a run is whole: the last bracket compares nothing before."""
+        """The step at which a run is whole: nothing is compared from there on."""
         reduction: Annotated[int, Field(ge=2)]
         """One run in this many goes on at each rung, and the next rung is this many times as far."""
 
