@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from ludus.show.report.groups import (
     shown_value,
 )
 from ludus.show.report.scales import is_drawn
+from ludus.store.places import is_url
 
 _FEW = 5
 _FACTS = ("host", "versions", "machine", "git")
@@ -46,9 +48,7 @@ def compare(
     places = [list(map(str, side)) for side in (ours, theirs)]
     if not all(places):
         raise RunError("a side of the comparison has no run; give at least one for each")
-    both = sorted({*places[0]} & {*places[1]})
-    if both:
-        raise RunError(f"{both[0]} is on both sides; compare different runs")
+    _check_different(places)
     sides = [
         _side(name, [_read(place, metric) for place in some])
         for name, some in zip(names, places, strict=True)
@@ -82,6 +82,19 @@ def compare(
         _estimate(gains) if pairs else None,
         [*_notes(one, two, configs)],
     )
+
+
+def _check_different(sides: Sequence[Sequence[str]]) -> None:
+    """Raise RunError if a run is given twice, however its location is written."""
+    given: dict[str, int] = {}
+    for index, side in enumerate(sides):
+        for place in side:
+            resolved = place if is_url(place) else os.path.realpath(place)
+            before = given.setdefault(resolved, index)
+            if before != index:
+                raise RunError(f"{place} is on both sides; compare different runs")
+        if len({*map(os.path.realpath, side)}) < len(side):
+            raise RunError(f"a run is given twice among {', '.join(side)}; a run counts once")
 
 
 def _read(place: str, metric: str | None) -> ReportedRun:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ludus.core.errors import RunError
 from ludus.judge.confidence import bootstrap_interval, mean_interval, probability_of_improvement
+from ludus.show.comparing import compare
 from tests.cli.test_listing import is_safe
 from tests.command_line import Ludus, in_process, small_config
 from tests.show.test_report import HOSTILE, make_run
@@ -183,6 +185,7 @@ def test_what_limits_a_comparison_is_noted(call: Ludus, sides: tuple[str, str]) 
     ("words", "told"),
     [
         (("fast-0", "fast"), "runs/fast-0 is on both sides; compare different runs"),
+        (("runs/../runs/fast-0", "fast"), "runs/fast-0 is on both sides; compare different runs"),
         (("fast-0,", "slow"), "'fast-0,' names an empty run; join runs with single commas"),
         (("fest", "slow"), "fest is not a run directory; `ludus runs` lists the runs there are"),
         (("fast-0,other", "slow"), "the runs of fast-0,other are of different kinds (ppo, supervised)"),
@@ -208,6 +211,11 @@ def test_a_mistake_is_refused_in_one_sentence(
     said = call("compare", *words).refusal()
     assert said.startswith(told)
     assert "\n" not in said
+
+
+def test_a_run_counts_once_on_a_side(sides: tuple[str, str]) -> None:
+    with pytest.raises(RunError, match="a run is given twice among"):
+        compare(["runs/fast-0", "runs/../runs/fast-0"], ["runs/slow-0"])
 
 
 def test_hostile_names_do_not_reach_the_terminal(call: Ludus) -> None:

@@ -11,6 +11,7 @@ from ludus.show.report.curves import AXIS_NAMES
 from ludus.store.places import below, open_storage
 from ludus.sweep.curve import MetricCurve, read_curve
 from ludus.sweep.display import ranked
+from ludus.sweep.population.config import PopulationConfig
 from ludus.sweep.report._read import ReportedSweep
 from ludus.sweep.trials import SweepTrial
 
@@ -90,7 +91,8 @@ def member_curves(sweep: ReportedSweep) -> str:
     """Return the chart of every member as it was in each generation, copies that were replaced included."""
     record, best = sweep.population, sweep.best
     assert record is not None
-    counter = getattr(sweep.config, "population").counter  # noqa: B009
+    assert isinstance(sweep.config, PopulationConfig)
+    counter = sweep.config.population.counter
     ancestors = [] if best is None else record.ancestors(best.number)
     lines = []
     for member in record.members:

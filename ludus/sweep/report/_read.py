@@ -10,15 +10,18 @@ from typing import Any
 
 from ludus.config import strict_yaml
 from ludus.config.base import current, key_paths
+from ludus.config.registry import find
 from ludus.judge.directions import Direction
 from ludus.show.report.charts import text
 from ludus.show.report.files import ReportedRun
 from ludus.show.report.scales import Scale, linear_scale, short_number
+from ludus.store.local import LocalStorage
 from ludus.store.places import open_storage
 from ludus.store.storage import Storage
 from ludus.sweep.config import SearchConfig, given_sweep
-from ludus.sweep.population.record import PopulationRecord, member_row
-from ludus.sweep.record import SweepRecord
+from ludus.sweep.population.config import PopulationConfig
+from ludus.sweep.population.record import PopulationRecord
+from ludus.sweep.program import SearchProgram
 from ludus.sweep.trials import SweepTrial, best_trial
 from ludus.sweep.variables import Choice, IntLogRange, LogRange, Varied
 
@@ -35,18 +38,16 @@ class ReportedSweep:
     storage: Storage
     config: SearchConfig
     trials: Sequence[SweepTrial]
+    unit: str
+    """What a row of the table is: a trial, or a member."""
     population: PopulationRecord | None
-    """The record of a population; None for a sweep of trials."""
+    """The record of a population; None for another search."""
     space: Mapping[str, Varied]
     """The keys that vary, by their whole paths."""
 
     @property
     def mode(self) -> Direction:
         return self.config.metric.mode
-
-    @property
-    def unit(self) -> str:
-        return "trial" if self.population is None else "member"
 
     @property
     def best(self) -> SweepTrial | None:
@@ -61,12 +62,11 @@ def read_sweep(run: ReportedRun) -> ReportedSweep | None:
     config = given_sweep(_read_yaml(storage, MARK))
     base = current(_read_yaml(storage, "base.yaml"), source=f"{storage.place}/base.yaml")
     space = {_path(base, key): varied for key, varied in config.space.items()}
-    if config.kind == "sweep":
-        trials = list(SweepRecord(storage).trials().values())
-        return ReportedSweep(run.name, run.place, storage, config, trials, None, space)
-    record = PopulationRecord(storage)
-    rows = [member_row(record, member) for member in sorted(record.members)]
-    return ReportedSweep(run.name, run.place, storage, config, rows, record, space)
+    program: SearchProgram = find("program", config.kind)(config)
+    is_population = isinstance(config, PopulationConfig)
+    record = PopulationRecord(storage) if is_population else None
+    trials = program.trials(LocalStorage(run.place))
+    return ReportedSweep(run.name, run.place, storage, config, trials, program.unit, record, space)
 
 
 def _read_yaml(storage: Storage, name: str) -> dict[str, Any]:
