@@ -16,9 +16,9 @@ from ludus.show.counts import progress
 from ludus.show.tables import print_table
 from ludus.show.terminal import clean, pass_on, say, tell
 from ludus.store.strict_json import one_line
+from ludus.sweep.result_lines import interval
 from ludus.sweep.seed_group import SeedGroup
 from ludus.sweep.seed_results import SeedsResult
-from ludus.sweep.told import interval
 
 
 @dataclass(frozen=True)
@@ -93,5 +93,5 @@ def _failures(result: SeedsResult) -> str:
     reasons = {run.reason for run in failed}
     if len(failed) == num and len(reasons) == 1:
         return f"all {num} seeds failed: {failed[0].reason}" if num > 1 else str(failed[0].reason)
-    told = "; ".join(f"seed {run.seed}: {run.reason}" for run in failed)
-    return f"{len(failed)} of {num} seeds failed: {told}"
+    details = "; ".join(f"seed {run.seed}: {run.reason}" for run in failed)
+    return f"{len(failed)} of {num} seeds failed: {details}"

@@ -14,9 +14,9 @@ class CountedConfig(TrainerConfig):
     """Has keys `max_<unit>s` and `<verb>_every_<unit>s` to log, keep, evaluate, which a subclass declares."""
 
     unit: ClassVar[str] = "round"
-    """What the run is counted in."""
+    """The counter of the run's length."""
     tensors: ClassVar[str] = "the games"
-    """What other trainers have workers for, and this one tensors."""
+    """The noun for the tensors that take the place of worker processes, in messages."""
     records_last: ClassVar[bool] = False
     """Whether the last round is recorded in any case."""
 

@@ -83,7 +83,7 @@ def _treated(name: str, start: StartConfig) -> tuple[float, bool]:
 
 @dataclass(frozen=True)
 class StartTarget:
-    """What a new run can take over: its networks, and its other parts by their key in the section."""
+    """Parts of a run that can start from another: networks, and others by their key in the section."""
 
     learners: Mapping[str, tuple[Learner, Named]]
     """Each network, and the names of its weights in kept models."""
@@ -92,7 +92,7 @@ class StartTarget:
     then: Sequence[Callable[[], object]] = ()
     """Called after new weights: copies them to a target network."""
     parts: Mapping[str, Load] = field(default_factory=dict)
-    """What loads the state of the normaliser or the replay buffer, by its key in the section `start`."""
+    """Functions that load the normaliser or the replay buffer, by the key in the section `start`."""
 
     def check(self, start: StartConfig) -> None:
         """Raise ConfigError for a prefix that names nothing, and where nothing would learn."""

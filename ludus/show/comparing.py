@@ -134,12 +134,14 @@ def _common_metric(sides: Sequence[Side]) -> str:
             found.append(metrics)
     common = [name for name in found[0] if all(name in metrics for metrics in found)]
     if not common:
-        told = " and ".join(
+        metrics_text = " and ".join(
             f"{side.name} ({side.kind}) is scored by "
             + ", ".join(dict.fromkeys(str(best["metric"]) for run in side.runs for best in run.all_bests))
             for side in sides
         )  # fmt: skip
-        raise RunError(f"no score is common: {told}; name a metric that all log with --metric")
+        raise RunError(
+            f"no score is common: {metrics_text}; name a metric that all log with --metric"
+        )
     return common[0]
 
 

@@ -115,8 +115,8 @@ class Base:
                     override(data, path, value)
                     owner.model_validate(data)
                 except ValidationError as error:
-                    told = _sentence(owner, data, error)
-                    yield f"'space' gives '{path}' the value {value!r}, which is impossible: {told}"
+                    problem = _sentence(owner, data, error)
+                    yield f"'space' gives '{path}' the value {value!r}, which is impossible: {problem}"
                     break
                 except ConfigError as error:
                     yield f"'space': {error}"
@@ -178,8 +178,8 @@ def _sentence(owner: type[Any], data: Mapping[str, Any], error: ValidationError)
     """Return what pydantic found wrong, in the words of a config error."""
     try:
         validate(owner, data, source="x")
-    except ConfigError as told:
-        return str(told).removeprefix("x: ").partition("\n")[0]
+    except ConfigError as problem:
+        return str(problem).removeprefix("x: ").partition("\n")[0]
     return str(error).partition("\n")[0]
 
 

@@ -35,7 +35,7 @@ EngineSection = Annotated[SerializeAsAny[StrictConfig], registered("sweep_engine
 
 
 class MetricConfig(StrictConfig):
-    """What trials are compared by."""
+    """The metric by which trials are compared."""
 
     name: str
     """A metric that the runs log, as it stands in metrics.jsonl."""
@@ -51,8 +51,8 @@ class MetricConfig(StrictConfig):
         try:
             direction_of(self.name, self.direction)
         except ConfigError as error:
-            told = str(error).partition(";")[0]
-            yield f"'name': {told}; set 'direction' to min or max"
+            problem = str(error).partition(";")[0]
+            yield f"'name': {problem}; set 'direction' to min or max"
 
     @property
     def mode(self) -> Direction:
@@ -94,7 +94,7 @@ class SearchConfig(FileConfig):
     space: dict[str, Variable]
     """Keys of the base that vary, each with its values."""
     metric: MetricConfig
-    """What trials are compared by."""
+    """The metric by which trials are compared."""
     seeds: Seeds
     """The seeds of the runs."""
     engine: EngineSection

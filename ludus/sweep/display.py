@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: a live table in a terminal, a line for each trial in a pipe."""
+"""Display of a sweep: a live table in a terminal, a line for each trial in a pipe."""
 
 from __future__ import annotations
 
@@ -61,8 +61,9 @@ class SweepDisplay(LiveTable):
     def _line(self, trial: SweepTrial) -> str:
         """Return a trial as one line."""
         best = best_trial(list(self._trials.values()), self._mode)
-        told = f"best: {self._unit} {best.number} {_score(best)}  " if best else ""
-        head = f"{self._unit} {trial.number}: {trial.state}  {_score(trial)}  {told}{_point(trial.point)}"
+        best_text = f"best: {self._unit} {best.number} {_score(best)}  " if best else ""
+        score = f"{trial.state}  {_score(trial)}"
+        head = f"{self._unit} {trial.number}: {score}  {best_text}{_point(trial.point)}"
         return head + (f"  ({trial.reason})" if trial.reason else "")
 
     def render(self) -> RenderableType:
@@ -70,11 +71,11 @@ class SweepDisplay(LiveTable):
         counts = {state: sum(t.state == state for t in trials) for state in _COLOURS}
         of = f" of {self._max_trials}" if self._max_trials is not None else ""
         minutes, seconds = divmod(int(time.monotonic() - self._began), 60)
-        told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+        summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
         head = Text(
             cut(
                 clean(
-                    f"{self._title}: {len(trials)}{of} {self._unit}s ({told or 'none'}),"
+                    f"{self._title}: {len(trials)}{of} {self._unit}s ({summary or 'none'}),"
                     f" {minutes}:{seconds:02d}"
                 )
             )

@@ -59,7 +59,7 @@ class RunEnd:
 
 
 class RunListener(Protocol):
-    """Is told what runs do."""
+    """Receives logged values and endings of runs."""
 
     def logged(self, task: Task, point: Point) -> str | None:
         """Take a logged value; return why the run is to end, or None."""

@@ -35,7 +35,7 @@ class SearchProgram:
     command = "sweep"
     Config: ClassVar[type[SearchConfig]]
     unit: ClassVar[str] = "trial"
-    """What a row of its table is."""
+    """The noun for a row of its table."""
 
     def __init__(self, config: SearchConfig) -> None:
         self.config = config
@@ -86,6 +86,6 @@ class SearchProgram:
             " which a study of Optuna cannot hold"
         )
 
-    def words(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
+    def plan_lines(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
         """Return its plan: until when it goes on, the lines above those of the space, and those below."""
         raise NotImplementedError

@@ -54,8 +54,8 @@ def check_counter(counter: str) -> str:
     try:
         counters.check(counter)
     except PlanError as error:
-        told = str(error).partition(" One of your own")[0]
-        raise ValueError(f"is '{counter}': {told}") from None
+        problem = str(error).partition(" One of your own")[0]
+        raise ValueError(f"is '{counter}': {problem}") from None
     return counter
 
 

@@ -1,4 +1,4 @@
-"""What runs and trials are compared with, before they are ended early."""
+"""Decides with which other runs and trials one is compared, before it is ended early."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class SweepRecord:
 
     @property
     def beginning(self) -> dict[str, Any] | None:
-        """What was written when the sweep began; None for a new one."""
+        """The entry of the beginning; None for a new sweep."""
         return self._journal.get("begin")
 
     def begin(self, about: Mapping[str, Any]) -> None:

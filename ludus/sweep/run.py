@@ -33,8 +33,8 @@ MAX_REASON = 400
 """Longest reason that is kept of why a run ended."""
 
 
-class Talk(Protocol):
-    """What a run can say to the sweep, and hear from it."""
+class RunChannel(Protocol):
+    """Channel between a run and its search: logged values one way, decisions the other."""
 
     def logged(self, point: Point) -> str | None:
         """Tell a value; return why the run is to end, or None."""
@@ -55,7 +55,7 @@ class SweptSession(Session):
 
     shows = False
 
-    def __init__(self, trainer: Trainer, request: Request, *, task: Task, talk: Talk) -> None:
+    def __init__(self, trainer: Trainer, request: Request, *, task: Task, talk: RunChannel) -> None:
         names = {GROUP: task.group, SWEEP: task.sweep}
         belongs_to = {key: name for key, name in names.items() if name is not None}
         super().__init__(trainer, request, belongs_to=belongs_to)
@@ -73,7 +73,7 @@ class SweptSession(Session):
         super().ready(run)
         metric = self._metric or _first_metric(self._parts.values())
         if metric is not None:
-            self._logger.attach(_Ear(metric, self._news))
+            self._logger.attach(MetricTap(metric, self._news))
 
     def observers(self) -> Sequence[Observer]:
         return [*super().observers(), self._look]
@@ -117,7 +117,7 @@ def _first_metric(parts: Iterable[object]) -> str | None:
     return next((judge.scores[0].metric for judge in judges if judge.scores), None)
 
 
-class _Ear:
+class MetricTap:
     """A back end of the log that keeps the values of one metric until the next boundary."""
 
     def __init__(self, metric: str, news: list[Point]) -> None:
@@ -131,7 +131,7 @@ class _Ear:
     def close(self) -> None: ...
 
 
-def execute(task: Task, talk: Talk, *, make_trainer: MakeTrainer | None = None) -> RunEnd:
+def execute(task: Task, talk: RunChannel, *, make_trainer: MakeTrainer | None = None) -> RunEnd:
     """Begin the run of a task, or go on with it, and return how it ended; no error leaves this function."""
     sessions: list[SweptSession] = []
 

@@ -3,7 +3,7 @@
 search until the budget is used up
   ask            one trial, where a worker is free; or, deterministic, a whole batch when none is open
   launch         the next seeds of the open trials, oldest first
-  work           hear what runs log, and how they end
+  work           receive logged values and endings
   tell           the sampler, as trials end; or, deterministic, the whole batch in its order
 """
 
@@ -29,7 +29,7 @@ from ludus.sweep.study import Study
 from ludus.sweep.swept_run import SweptRun
 from ludus.sweep.trials import RUNS, WHOLE, RunOutcome, SweepTrial
 
-_HOPELESS = 3
+_MAX_FAILED_STARTS = 3
 """After so many runs that failed before they began, a sweep is given up."""
 
 
@@ -87,7 +87,7 @@ class Search(SearchLoop):
 
     def _ask(self) -> None:
         if not self._config.deterministic:
-            while self._is_hungry() and self._may_ask():
+            while self._has_idle_worker() and self._may_ask():
                 self._ask_one(len(self.trials))
             return
         untold = [trial for trial in self.trials.values() if not trial.is_told]
@@ -97,7 +97,7 @@ class Search(SearchLoop):
             while len(self.trials) < batch + (self._config.batch_size or 1) and self._may_ask():
                 self._ask_one(batch)
 
-    def _is_hungry(self) -> bool:
+    def _has_idle_worker(self) -> bool:
         """Return whether a worker would be idle."""
         waiting = sum(1 for trial in self.trials.values() for _ in self._launchable(trial))
         return len(self._running) + waiting < self._engine.capacity
@@ -150,7 +150,7 @@ class Search(SearchLoop):
     def _begin(self, trial: SweepTrial, seed: int) -> None:
         run = self._run_of(trial, seed)
         # A process that was killed may have finished it, or pruned it, without recording that.
-        end = run.take_up()
+        end = run.recorded_end()
         if end is None and self._pruning.looks and run.curve.points:
             reason = self._reason(trial, seed, run.curve)
             end = None if reason is None else run.end_pruned(reason)
@@ -160,8 +160,8 @@ class Search(SearchLoop):
         try:
             config = self._base.config_of(trial.point, seed, run.name)
         except ConfigError as error:
-            told = str(error).partition(": ")[2].partition("\n")[0]
-            self._take(trial, run, RunEnd("failed", f"its config is impossible: {told}", {}))
+            problem = str(error).partition(": ")[2].partition("\n")[0]
+            self._take(trial, run, RunEnd("failed", f"its config is impossible: {problem}", {}))
             return
         root = f"{self._storage.place}/{RUNS}"
         task = Task(
@@ -207,17 +207,17 @@ class Search(SearchLoop):
         if self._config.deterministic:
             self._tell_batch()
         if not run.storage.exists("run.json"):
-            self._refuse_hopeless(outcome)
+            self._refuse_failed_starts(outcome)
 
-    def _refuse_hopeless(self, outcome: RunOutcome) -> None:
+    def _refuse_failed_starts(self, outcome: RunOutcome) -> None:
         """Raise LudusError if all runs so far failed before they began: then the points are not to blame."""
         runs = [run for trial in self.trials.values() for run in trial.runs.values()]
-        if len(runs) >= _HOPELESS and all(
+        if len(runs) >= _MAX_FAILED_STARTS and all(
             run.status == "failed" and not run.counters for run in runs
         ):
             raise LudusError(
-                f"the first {len(runs)} runs failed before they began: {outcome.reason}; once that is mended,"
-                " the same command goes on"
+                f"the first {len(runs)} runs failed before they began: {outcome.reason}; fix this, then"
+                " run the same command again"
             )
 
     def _without_value(self, run: SweptRun, outcome: RunOutcome) -> RunOutcome:

@@ -1,4 +1,4 @@
-"""What is shown while the runs of several seeds train: a table on a terminal, lines in a pipe."""
+"""Display of the runs of several seeds: a table on a terminal, lines in a pipe."""
 
 from __future__ import annotations
 

@@ -170,12 +170,12 @@ class SeedGroup:
         assert end.status != "pruned", "no search watches it"
         assert end.status != "paused", "no search watches it"
         place = below(self._root, task.name)
-        told: dict[str, Any] = {}
+        ending: dict[str, Any] = {}
         if (storage := directory.run_storage(self._root, task.name)).exists("run.json"):
-            told = directory.last_ending(storage) or peek(storage)
+            ending = directory.last_ending(storage) or peek(storage)
         run = SeedResult(
-            task.seed, place, end.status, end.reason, dict(end.counters) or told.get("counters", {}),
-            told.get("best"),
+            task.seed, place, end.status, end.reason, dict(end.counters) or ending.get("counters", {}),
+            ending.get("best"),
         )  # fmt: skip
         self._runs[task.seed] = run
         self._display.ended(run)

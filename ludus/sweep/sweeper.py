@@ -117,7 +117,7 @@ class Sweeper:
         """Return what a sweep would do, as text."""
         base = Base(self.config)
         self._program.check(base)
-        until, above, below = self._program.words(base)
+        until, above, below = self._program.plan_lines(base)
         space = [f"    {path}: {_words(varied)}" for path, varied in base.space.variables.items()]
         return "\n".join(
             [f"{self.config.kind} {self.config.name} until {until}", *above, *space, *below]
@@ -204,6 +204,6 @@ def _fresh(seeds: int | Sequence[int], used: Sequence[int]) -> list[int]:
 def _words(varied: Varied) -> str:
     """Return a variable in words."""
     data = varied.model_dump(exclude={"kind", "when"})
-    told = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
+    options = ", ".join(f"{key} {value}" for key, value in data.items() if value is not None)
     when = "" if varied.when is None else f", when {varied.when}"
-    return f"{kind_of(varied)} of {told}{when}"
+    return f"{kind_of(varied)} of {options}{when}"

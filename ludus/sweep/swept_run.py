@@ -36,7 +36,7 @@ class SweptRun:
         self.curve = MetricCurve()
         self.is_whole = False
 
-    def take_up(self) -> RunEnd | None:
+    def recorded_end(self) -> RunEnd | None:
         """Return how an earlier process ended it, and read what it had saved; None if it is to go on."""
         if not self.storage.exists("run.json"):
             return None
@@ -54,10 +54,10 @@ class SweptRun:
         """Record as pruned a run that was killed after its last checkpoint, which it was to end at."""
         saved = peek(self.storage)
         kept = ("best", "more_bests", "runners_up", "exact", "inexact_because")
-        told = {name: saved[name] for name in kept if name in saved}
+        entries = {name: saved[name] for name in kept if name in saved}
         with self.storage.lock():
             directory.tell_event(
-                self.storage, "pruned", reason=reason, counters=saved.get("counters", {}), **told
+                self.storage, "pruned", reason=reason, counters=saved.get("counters", {}), **entries
             )
             self.storage.close()
         return RunEnd("pruned", reason, saved.get("counters", {}))

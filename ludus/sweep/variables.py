@@ -15,7 +15,7 @@ from ludus.config.base import Positive, PositiveFloat, StrictConfig
 Value = Any
 """A value of a key, as a config file holds it."""
 Label = bool | int | float | str | None
-"""What stands for a value in Optuna, which takes no lists and sections."""
+"""A value as Optuna has it, which takes no lists and sections."""
 When = dict[str, Annotated[list[Any], Field(min_length=1)]] | None
 
 

@@ -32,7 +32,7 @@ class WinnerResult:
     is_over: bool
     """Whether all seeds have run."""
     unit: str
-    """What it was in the search: a trial, or a member of a population."""
+    """The noun for it in the search: trial, or member."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it for a program."""
@@ -75,7 +75,7 @@ class Winner:
         """Return the run of a seed, unless an earlier process has come to its end."""
         metric = self._config.metric.name
         run = SweptRun(self._storage, self._trial.number, seed, metric, folder=BEST)
-        if (end := run.take_up()) is not None:
+        if (end := run.recorded_end()) is not None:
             self._take(run, end)
             return None
         self._runs[seed] = run
@@ -109,6 +109,6 @@ class Winner:
         metric = self._config.metric
         outcome = run.outcome(end, take=metric.take, mode=metric.mode)
         self._ended[run.seed] = outcome
-        told: Mapping[str, object] = {"value": outcome.value, "reason": outcome.reason}
-        words = "  ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+        fields: Mapping[str, object] = {"value": outcome.value, "reason": outcome.reason}
+        words = "  ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
         self._display.say(f"best config, seed {run.seed}: {outcome.status}  {words}")

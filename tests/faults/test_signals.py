@@ -116,7 +116,7 @@ def test_a_run_that_was_stopped_at_once_is_listed_as_interrupted(
     told = summary(found_run(tmp_path / "run"))
     assert (told["status"], told["reason"]) == ("interrupted", "stopped at once")
     page = write_report([tmp_path / "run"]).read_text()
-    assert "once that is mended" not in page
+    assert "fix this, then run" not in page
     train(tmp_path, "run")
     assert ending(tmp_path / "run") == right_ending
 

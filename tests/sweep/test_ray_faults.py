@@ -150,7 +150,7 @@ def test_without_ray_it_stops_with_a_sentence_and_the_same_command_goes_on(
     data, root, before = long_runs(tmp_path, RAY), tmp_path / "sweeps", folders()
     with monkeypatch.context() as patch:
         while_it_runs(patch, act)
-        with pytest.raises(LudusError, match="; once that is mended, the same command goes on"):
+        with pytest.raises(LudusError, match="; fix this, then run the same command again"):
             Sweeper(data).sweep(root=root, show_on="none")
     assert gone(met)
     assert folders() <= before

@@ -100,7 +100,7 @@ def _calibration_of_run(run: ReportedRun) -> str:
 
 def _calibration_chart(curve: Curve) -> str:
     scale = linear_scale(0.0, 1.0, num_ticks=5)
-    lines = [Line("perfect", [0.0, 1.0], [0.0, 1.0], colour=7, dash=1, told="")]
+    lines = [Line("perfect", [0.0, 1.0], [0.0, 1.0], colour=7, dash=1, value_text="")]
     lines += _calibration_line("as predicted", curve.bins, 0)
     if curve.scaled_bins is not None:
         temperature = curve.temperature
@@ -123,7 +123,7 @@ def _calibration_line(label: str, bins: Sequence[Bin], colour: int) -> list[Line
     total = sum(examples for _, _, examples in held)
     error = sum(abs(sure - right) * examples for sure, right, examples in held) / total
     xs, ys, _ = zip(*held, strict=True)
-    return [Line(label, xs, ys, colour, told=f"ECE {error:.3f}")]
+    return [Line(label, xs, ys, colour, value_text=f"ECE {error:.3f}")]
 
 
 def queried(runs: Sequence[ReportedRun]) -> Section | None:

@@ -45,7 +45,7 @@ class Mlflow(ServiceLogger):
     """Sends metrics, the config as parameters, texts, images and the best model to an MLflow server."""
 
     class Config(StrictConfig):
-        """Where the server is, and what it is told."""
+        """Where the server is, and what it receives."""
 
         kind: Literal["mlflow"]
         """Always mlflow."""

@@ -87,7 +87,7 @@ class PageCurves:
             mean.ys.tolist(),
             lows=() if mean.lows is None else mean.lows.tolist(),
             highs=() if mean.highs is None else mean.highs.tolist(),
-            told=_last(mean, self.band),
+            value_text=_last(mean, self.band),
             is_points=all(_are_tests_at_ends(self.runs[one.run], one, axis) for one in ones),
             num_left_out=sum(_num_gaps(one) for one in ones),
             runs=runs,

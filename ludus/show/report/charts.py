@@ -189,7 +189,7 @@ def _legend(lines: Sequence[Line]) -> str:
     items = []
     for line in lines:
         last = f'<b title="the last value">{short_number(line.ys[-1]) if line.ys else "none"}</b>'
-        value = last if line.told is None else f"<b>{text(line.told)}</b>"
+        value = last if line.value_text is None else f"<b>{text(line.value_text)}</b>"
         num_gaps = sum(not math.isfinite(y) for y in line.ys) + line.num_left_out
         gaps = f' <span class="warn">{num_gaps:,} not finite</span>' if num_gaps else ""
         items.append(f"<li>{swatch(line)}{text(line.label)} {value}{gaps}</li>")

@@ -114,11 +114,13 @@ def _names(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> list[str]
     if len(set(names)) == len(names):
         return names
     keys = differing_keys([one.configs[0] for one in groups])
-    told = [
+    details = [
         ", ".join(f"{key} {shown_value(one.configs[0], key)}" for key in keys[:_MOST_IN_NAME])
         for one in groups
     ]
-    names = [f"{name} ({more})" if more else name for name, more in zip(names, told, strict=True)]
+    names = [
+        f"{name} ({more})" if more else name for name, more in zip(names, details, strict=True)
+    ]
     if len(set(names)) == len(names):
         return names
     return [f"{name} · {labels[one.runs[0]]}" for name, one in zip(names, groups, strict=True)]

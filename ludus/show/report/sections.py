@@ -55,7 +55,7 @@ def status_sentence(run: ReportedRun) -> str:
         case "pruned":
             return f"A sweep ended the run early{because}; {resume} goes on where it stopped."
         case _:
-            return f"The run failed{because}; once that is mended, {resume} goes on."
+            return f"The run failed{because}; fix this, then run {resume}."
 
 
 def exactness(run: ReportedRun) -> str:

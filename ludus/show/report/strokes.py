@@ -41,7 +41,7 @@ class Line:
     best: tuple[float, float] | None = None
     lows: Sequence[float] = ()
     highs: Sequence[float] = ()
-    told: str | None = None
+    value_text: str | None = None
     """Text in the legend after the label; None: the last value."""
     is_points: bool = False
     """Whether its points are single measurements, not joined by a line."""

@@ -158,7 +158,7 @@ class RayCluster:
         )
 
     def _ended(self, error: Exception) -> LudusError:
-        return LudusError(f"{_first_line(error)}; once that is mended, the same command goes on")
+        return LudusError(f"{_first_line(error)}; fix this, then run the same command again")
 
     def forget(self, worker: RemoteWorker) -> None:
         """Kill a worker, of which nothing more is heard."""

@@ -44,7 +44,7 @@ class _Remote:
     actor: Any
     is_placed: bool = False
     unsent: list[dict[str, Any]] = field(default_factory=list)
-    """What the sweep has said before there was a worker to hear it."""
+    """Messages of the sweep from before there was a worker."""
 
     def send(self, header: dict[str, Any]) -> None:
         """Pass a message to the worker, in order."""

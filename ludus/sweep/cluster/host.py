@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
 
 
 class Host:
-    """What it takes and returns is JSON; Ray's own serialisation sees text alone."""
+    """Arguments and results are JSON: Ray's own serialisation sees text alone."""
 
     def begin(self, text: str) -> str:
         """Look at this machine, and start the worker if the sweep can be worked on here."""

@@ -45,8 +45,8 @@ def sweep(
     """Search for the best values of some keys; Ctrl-C saves, and the same command goes on."""
     from ludus.config.registry import load_plugin
     from ludus.show.terminal import tell
+    from ludus.sweep.result_lines import seeds_of, tell_best, tell_result
     from ludus.sweep.sweeper import Sweeper
-    from ludus.sweep.told import seeds_of, tell_best, tell_result
 
     for name in plugin or []:
         load_plugin(name)

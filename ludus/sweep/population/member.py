@@ -22,12 +22,12 @@ class MemberRun(SweptRun):
     def __init__(self, sweep: LocalStorage, member: int, seed: int, metric: str) -> None:
         super().__init__(sweep, member, seed, metric, name=f"{member:04d}")
 
-    def take_up_at(self, start: int, until: tuple[str, int] | None) -> RunEnd | None:
+    def recorded_generation_end(self, start: int, until: tuple[str, int] | None) -> RunEnd | None:
         """Return how an earlier process ended it in this generation; None if it is to go on.
 
         `start` is how often it had logged the metric when the generation began.
         """
-        end = self.take_up()
+        end = self.recorded_end()
         if end is not None or until is None or not self.storage.exists("run.json"):
             return end
         saved = peek(self.storage)

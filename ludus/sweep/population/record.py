@@ -27,7 +27,7 @@ EndStatus = Literal["paused", "finished", "stopped", "failed"]
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a member begins with."""
+    """Seed and values with which a member begins."""
 
     seed: int
     point: Mapping[str, Any]
@@ -41,7 +41,7 @@ class GenerationEnd:
     """Whether it waits at a checkpoint, or has ended."""
     reason: str | None
     value: float | None
-    """What it is compared by."""
+    """The value by which it is compared."""
     counters: Mapping[str, int]
     num_points: int
     """How often its run had logged the metric, the generations before included."""

@@ -2,7 +2,7 @@
 
 population until every member has come to its end
   launch         every member that has not ended this generation
-  work           record what they log, and how they pause or end
+  work           receive logged values, pauses and endings
   select         the worst copy the best; written down before the first copy
   copy           checkpoints, with changed values; then the next generation begins
 """
@@ -89,15 +89,15 @@ class PopulationSearch(SearchLoop):
             return
         run = self._run_of(member)
         start = before[source].num_points if generation else 0
-        end = run.take_up_at(start, self._until(generation))
+        end = run.recorded_generation_end(start, self._until(generation))
         if end is not None:
             self._take(member, run, end)
             return
         try:
             config = self._config_of(member, self._record.state(member, generation))
         except ConfigError as error:
-            told = str(error).partition(": ")[2].partition("\n")[0]
-            self._take(member, run, RunEnd("failed", f"its config is impossible: {told}", {}))
+            problem = str(error).partition(": ")[2].partition("\n")[0]
+            self._take(member, run, RunEnd("failed", f"its config is impossible: {problem}", {}))
             return
         self._running[member] = run
         self._display.began(self.trials[member], run.seed)
@@ -181,7 +181,7 @@ class PopulationSearch(SearchLoop):
         if all(end.status == "failed" for end in ends.values()):
             first = ends[min(ends)]
             raise LudusError(
-                f"all {len(ends)} members failed, the first because of: {first.reason}; once that is mended,"
+                f"all {len(ends)} members failed, the first because of: {first.reason}; fix this, then"
                 " begin the population under another name"
             )
         if not any(end.status == "paused" for end in ends.values()):
@@ -230,11 +230,11 @@ class PopulationSearch(SearchLoop):
         ends, mode = self._ends, self._config.metric.mode
         values = [end.value for end in ends.values() if end.value is not None]
         best = None if not values else max(values) if mode == "max" else min(values)
-        told = ", ".join(f"{m.member} from {m.source}" for m in self._moves(generation))
+        copies = ", ".join(f"{m.member} from {m.source}" for m in self._moves(generation))
         step = max(end.counters.get(self._config.population.counter, 0) for end in ends.values())
         head = f"generation {generation} at {self._config.population.counter} {step}"
         shown = "" if best is None else f": best {best:.6g}"
-        self._display.say(f"{head}{shown}  copies: {told or 'none'}")
+        self._display.say(f"{head}{shown}  copies: {copies or 'none'}")
 
     def _end(self) -> None:
         for trial in self.trials.values():

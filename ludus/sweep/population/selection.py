@@ -26,7 +26,7 @@ class Contender:
 
     number: int
     value: float | None
-    """What it is compared by; None if it has failed, or its metric is not a finite number."""
+    """The value by which it is compared; None if it has failed, or its metric is not a finite number."""
     can_go_on: bool
     """Whether it waits at a checkpoint, so that copies of it can go on."""
 

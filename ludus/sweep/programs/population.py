@@ -66,7 +66,7 @@ class PopulationProgram(SearchProgram):
         record = PopulationRecord(storage)
         return record.schedule(trial.number, section.counter, section.exploit_every)
 
-    def words(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
+    def plan_lines(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
         config, section, explore = self.config, self.config.population, self.config.explore
         count = num_replaced(section.size, section.quantile)
         above = [

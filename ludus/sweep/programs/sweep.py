@@ -68,7 +68,7 @@ class SweepProgram(SearchProgram):
         study = Study(sampler_of(config, base), seed=config.seed, mode=config.metric.mode)
         study.export(Path(path), config.name, self.trials(storage))
 
-    def words(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
+    def plan_lines(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
         config = self.config
         budget = {k: v for k, v in config.budget.model_dump().items() if v is not None}
         until = ", ".join(f"{k} {v:g}" for k, v in budget.items())

@@ -117,6 +117,6 @@ def member_curves(sweep: ReportedSweep) -> str:
     title = f"{sweep.config.metric.name}, broken where a member took over the checkpoint of another"
     chart = line_chart(title, lines, x_label=AXIS_NAMES.get(counter, counter))
     names = list(dict.fromkeys(ancestors))
-    told = f"The weights of the best come from members {' → '.join(map(str, names))}."
-    note = f'<div class="panel"><p>{told}</p></div>' if len(names) > 1 else ""
+    sentence = f"The weights of the best come from members {' → '.join(map(str, names))}."
+    note = f'<div class="panel"><p>{sentence}</p></div>' if len(names) > 1 else ""
     return f'<div class="one">{chart}</div>{note}'

@@ -29,8 +29,8 @@ def importance(sweep: ReportedSweep) -> str:
     if len(sweep.space) < 2:
         return ""
     if len(complete) < _FEWEST:
-        told = f"{len(complete)} trials are complete; with {_FEWEST} or more it can be estimated."
-        return f'<div class="panel"><p>{told}</p></div>'
+        reason = f"{len(complete)} trials are complete; with {_FEWEST} or more it can be estimated."
+        return f'<div class="panel"><p>{reason}</p></div>'
     try:
         shares = _shares(sweep, complete)
     except ConfigError as error:

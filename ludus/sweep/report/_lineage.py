@@ -132,13 +132,13 @@ def _moves(record: PopulationRecord) -> str:
     for generation, moves in sorted(record.moves.items()):
         for move in moves:
             before = record.state(move.source, generation).point
-            told = [
+            changes = [
                 f"{path} {shown(before.get(path))} → {shown(value)}"
                 + (" (resampled)" if path in move.resampled else "")
                 for path, value in move.point.items()
             ]
             cells = f"<td>{generation}</td><td>{move.member}</td><td>{move.source}</td>"
-            rows.append(f'<tr>{cells}<td class="wide">{text("; ".join(told))}</td></tr>')
+            rows.append(f'<tr>{cells}<td class="wide">{text("; ".join(changes))}</td></tr>')
     if not rows:
         return ""
     head = "<th>after generation</th><th>member</th><th>copied</th><th>values</th>"
@@ -171,7 +171,7 @@ def schedule(sweep: ReportedSweep) -> str:
                 ys += [place, place]
         if xs:
             line = Line(
-                "the weights of the best", xs, ys, colour=1, told=shown(best.point.get(path))
+                "the weights of the best", xs, ys, colour=1, value_text=shown(best.point.get(path))
             )
             x_scale = counter_scale(0, max(1, end))
             name = AXIS_NAMES.get(section.counter, section.counter)

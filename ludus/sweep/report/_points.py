@@ -34,7 +34,7 @@ def slices(sweep: ReportedSweep) -> str:
             if path in trial.point and (place := axis.place(trial.point[path])) is not None
         ]
         lines = [
-            Line(label, [p for p, _, _ in some], [v for _, v, _ in some], is_points=True, told="",
+            Line(label, [p for p, _, _ in some], [v for _, v, _ in some], is_points=True, value_text="",
                  colour=colour, dash=2 * colour)
             for label, colour, some in (
                 ("trials", 0, sorted(one for one in found if not one[2])),

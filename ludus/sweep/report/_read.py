@@ -39,7 +39,7 @@ class ReportedSweep:
     config: SearchConfig
     trials: Sequence[SweepTrial]
     unit: str
-    """What a row of the table is: a trial, or a member."""
+    """The noun for a row of the table: trial, or member."""
     population: PopulationRecord | None
     """The record of a population; None for another search."""
     space: Mapping[str, Varied]

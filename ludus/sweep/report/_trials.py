@@ -21,8 +21,10 @@ def best(sweep: ReportedSweep) -> str:
     """Return the best config, ready to be copied, under its score and what the sweep has done."""
     found = sweep.best
     counts = {state: sum(t.state == state for t in sweep.trials) for state in _STATES}
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "none yet"
-    cards = [("card", short_number(len(sweep.trials)), f"{sweep.unit}s: {told}")]
+    summary = (
+        ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "none yet"
+    )
+    cards = [("card", short_number(len(sweep.trials)), f"{sweep.unit}s: {summary}")]
     if found is None or found.score is None:
         reasons = [trial.reason for trial in sweep.trials if trial.reason]
         why = f" The first reason: {text(reasons[0])}." if reasons else ""
@@ -129,7 +131,7 @@ def history(sweep: ReportedSweep) -> str:
     xs = [x for x, _ in scored]
     lines = [
         Line("best so far", xs, peaks, colour=1),
-        Line("a trial", xs, [y for _, y in scored], is_points=True, told=""),
+        Line("a trial", xs, [y for _, y in scored], is_points=True, value_text=""),
     ]
     chart = line_chart(f"{sweep.config.metric.name} by trial", lines, x_label="trial")
     return f'<div class="one">{chart}</div>'

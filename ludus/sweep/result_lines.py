@@ -1,4 +1,4 @@
-"""What `ludus sweep` prints at its end."""
+"""Lines that `ludus sweep` prints at its end."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def tell_result(result: SweepResult, way_to_go_on: str, *, as_json: bool) -> Non
         state: sum(t.state == state for t in result.trials)
         for state in ("complete", "pruned", "failed")
     }
-    told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    say(f"{result.status}: {len(result.trials)} {result.unit}s ({told})")
+    summary = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
+    say(f"{result.status}: {len(result.trials)} {result.unit}s ({summary})")
     if score is not None:
         say(f"best {result.metric} {interval(score)} in {result.unit} {result.best.number}")
     for path, value in result.best.point.items():
