@@ -154,12 +154,8 @@ class Session:
         saved = resumption.newest(storage, tell=self.tell)
         changes = resumption.changes(storage, saved, new)
         if saved is not None:
-            changed = resumption.changed_facts(
-                storage,
-                saved,
-                self._fingerprint(),
-                is_approximate=self._request.resume == "approximate",
-            )
+            facts, approximate = self._fingerprint(), self._request.resume == "approximate"
+            changed = resumption.changed_facts(storage, saved, facts, is_approximate=approximate)
             state = self._trainer.migrated(saved.state)
             saved.state = dict(self._trainer.changed_state(state, changes.values))
             unsaved = self._parts.keys() - check_same_parts(self._parts, saved.state)

@@ -41,7 +41,7 @@ _MAX_NAME = 250
 
 
 @register("logger", "mlflow")
-class Mlflow(ServiceLogger):
+class Mlflow(ServiceLogger["Mlflow.Config"]):
     """Sends metrics, the config as parameters, texts, images and the best model to an MLflow server."""
 
     class Config(StrictConfig):

@@ -38,7 +38,7 @@ _REFUSALS = re.compile(
 
 
 @register("logger", "wandb")
-class Wandb(ServiceLogger):
+class Wandb(ServiceLogger["Wandb.Config"]):
     """Sends metrics, the config, texts, histograms, images and the best model to W&B."""
 
     class Config(StrictConfig):

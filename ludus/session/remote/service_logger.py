@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Generic, Protocol, TypeVar
 
 from ludus.session.backend import Event
 from ludus.session.record import Record
@@ -12,10 +12,23 @@ from ludus.session.remote.sender import Sender, Service
 from ludus.store.storage import Storage
 
 
-class ServiceLogger(ABC):
-    """A logger whose lines go to a service; its config has `kind` and `wait_seconds`."""
+class ServiceConfig(Protocol):
+    """The keys that every such logger has."""
 
-    def __init__(self, config: Any, storage: Storage) -> None:
+    @property
+    def kind(self) -> str: ...
+
+    @property
+    def wait_seconds(self) -> float: ...
+
+
+C = TypeVar("C", bound=ServiceConfig)
+
+
+class ServiceLogger(ABC, Generic[C]):
+    """A logger whose lines go to a service."""
+
+    def __init__(self, config: C, storage: Storage) -> None:
         self._config, self._storage = config, storage
         self._sender: Sender | None = None
 
