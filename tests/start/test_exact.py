@@ -19,6 +19,7 @@ from tests.start.sources import Source, named_weights, section, small_run
 
 
 @pytest.mark.parametrize("kind", ["supervised", "active", "dqn", "ppo", "fused_dqn", "solo_agent"])
+@pytest.mark.covers("001-M10")
 def test_a_run_from_another_ends_the_same_wherever_it_is_killed(
     kind: str, source: Source, tmp_path: Path
 ) -> None:

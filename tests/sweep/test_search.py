@@ -98,6 +98,7 @@ def test_another_seed_of_the_sweep_asks_for_other_points(tmp_path: Path) -> None
     assert points[0] != points[2]
 
 
+@pytest.mark.covers("002-S13")
 def test_a_grid_tries_every_combination_once_and_ends(tmp_path: Path) -> None:
     space = {"x": among(0.1, 0.3), "y": {**within(0.5, 0.7), "step": 0.1}}
     result = swept(tmp_path, sampler=SAMPLERS["grid"], space=space, budget__max_trials=99)

@@ -88,6 +88,7 @@ def check_whole(shown: Shown, run: Path) -> None:
     assert len(shown.points("train/loss")) > 3
 
 
+@pytest.mark.covers("004-S4")
 def test_a_run_is_shown_with_its_name_group_tags_config_metrics_files_and_best_model(
     server: TrackingServer, gate: Gate, tmp_path: Path
 ) -> None:

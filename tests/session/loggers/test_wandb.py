@@ -85,6 +85,7 @@ def check_whole(run: Path) -> None:
         assert {name: row[name] for name in scalars} == scalars
 
 
+@pytest.mark.covers("000-S12")
 def test_a_run_is_shown_with_its_name_group_tags_config_metrics_files_and_best_model(
     tmp_path: Path,
 ) -> None:
