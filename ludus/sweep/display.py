@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -109,13 +110,17 @@ class SweepDisplay(LiveTable):
 
 
 def ranked(trials: Sequence[SweepTrial], mode: Direction) -> list[SweepTrial]:
-    """Return the trials, the best first, those without a score last."""
+    """Return the trials, the best first; after those with a score, the others by the values of their runs."""
     sign = -1 if mode == "max" else 1
 
     def place(trial: SweepTrial) -> tuple[int, float, int]:
-        has_score = trial.state == "complete" and trial.score is not None
-        mean = trial.score.mean if trial.score is not None else 0.0
-        return (0 if has_score else 1, sign * mean if has_score else 0.0, trial.number)
+        if trial.state == "complete" and trial.score is not None:
+            return 0, sign * trial.score.mean, trial.number
+        values = [run.value for run in trial.runs.values() if run.value is not None]
+        finite = [value for value in values if math.isfinite(value)]
+        if finite:
+            return 1, sign * sum(finite) / len(finite), trial.number
+        return 2, 0.0, trial.number
 
     return sorted(trials, key=place)
 

@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
+from ludus.judge.confidence import mean_interval
 from ludus.show.report.files import ReportedRun
 from ludus.show.report.page import write_report
 from ludus.store.local import LocalStorage
 from ludus.sweep import Sweeper, SweepResult
+from ludus.sweep.display import ranked
 from ludus.sweep.population.record import PopulationRecord
 from ludus.sweep.report._importance import _shares
 from ludus.sweep.report._read import axis_of, log_scale, read_sweep
 from ludus.sweep.report.sweep import sweep
+from ludus.sweep.trials import RunOutcome, SweepTrial
 from ludus.sweep.variables import Choice, IntLogRange, LogRange
 from tests.sweep.small import ASHA, among, population_data, swept, within
 
@@ -100,6 +103,25 @@ def test_few_trials_have_no_importance_and_a_pruned_one_says_why(tmp_path: Path)
     found = bodies(Path(result.sweep_dir))
     assert "with 8 or more it can be estimated" in found["Importance"]
     assert "asha: 2 of 2 at opt_steps 2, where 1 go on" in found["Trials"]
+
+
+def test_pruned_trials_stand_after_the_complete_ones_by_the_values_of_their_runs() -> None:
+    def trial(number: int, state: Any, *values: float | None) -> SweepTrial:
+        runs = {
+            seed: RunOutcome(seed, "pruned", None, value, {}, 1, f"runs/{number}")
+            for seed, value in enumerate(values)
+        }
+        score = mean_interval((0.5,), confidence=0.95) if state == "complete" else None
+        return SweepTrial(number, {}, 0, runs, state, None, score)
+
+    trials = [
+        trial(0, "failed", None),
+        trial(1, "pruned", 3.0, 2.0),
+        trial(2, "pruned", float("nan"), 1.0),
+        trial(3, "complete", 0.5),
+    ]
+    assert [one.number for one in ranked(trials, "min")] == [3, 2, 1, 0]
+    assert [one.number for one in ranked(trials, "max")] == [3, 1, 2, 0]
 
 
 def test_the_page_of_a_population_has_its_lineage_and_the_schedule_of_the_best(
