@@ -177,7 +177,7 @@ function placeScale(low, high, axis) {
 }
 
 function short(value) {
-  return Math.abs(value) >= 1e15 || value && Math.abs(value) < 1e-4 ? value.toExponential(4)
+  return Math.abs(value) >= 1e15 || value && Math.abs(value) < 1e-4 ? value.toExponential(4).replace(/\.?0+e/, "e")
     : value.toLocaleString("en-US", Math.abs(value) >= 1e4 ? {maximumFractionDigits: 0}
       : {maximumSignificantDigits: 5});
 }
