@@ -58,6 +58,22 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ({"space": {"x": among(1.0, 1.0)}}, "'values' holds 1.0 twice"),
         ({"space": {"size": within(1, 8)}}, "'size' the value 1.0, which is impossible: 'size' must be"),
         ({"space": {"mood": among("well", "merry")}}, "'mood' the value 'merry', which is impossible"),
+        (
+            {"space": {"slope.grade": {"kind": "range", "low": 0.0, "high": 1.0, "step": None}}},
+            "'space.slope.grade.when' is missing; it is: Keys that are chosen before",
+        ),
+        (
+            {"space": {"slope.grade": {**within(0, 1), "lo": 0.0}}},
+            "'space.slope.grade.lo' is not a key here. Did you mean 'low'?",
+        ),
+        (
+            {"space": {"slope.grade": {**within(0, 1), "kind": "loguniform"}}},
+            "'space.slope.grade.kind' is 'loguniform'. Known: choice, int_log_range",
+        ),
+        (
+            {"space": {"slope.grade": [0.0, 1.0]}},
+            "'space.slope.grade' must be a section with a 'kind', one of: choice, range",
+        ),
         ({"fixed": {"x": 0.5}}, "'x' is both in 'space' and in 'fixed'; remove one of them"),
         (
             {"fixed": {"slope": PLAIN}, "space": {"slope.grade": within(0, 1)}},
