@@ -133,7 +133,10 @@ def resume(
         key, value = length_of(trainer.config)
         text = f"this run has already ended; raise its length to continue, as in {key}={2 * value}"
         if before["event"] == "stopped":
-            text = "this run was stopped for good and cannot continue; start a new one"
+            by = trainer.run.stop_key
+            remedy = f"change {by} to continue, or" if by else "to train on,"
+            place = f"--from {storage.place}:last"
+            text = f"this run was stopped; {remedy} start a new one from its weights: {place}"
         tell(text)
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 
