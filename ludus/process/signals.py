@@ -74,9 +74,11 @@ class Signals:
         notice = "saving and stopping when the next boundary is reached; once more stops at once"
         if is_at_once:
             notice = f"stopping at once, while {_under_way[-1]}"
-        # The handler may interrupt a write to a stream, so it writes to the terminal directly.
-        with contextlib.suppress(OSError):
-            os.write(2, f"\n{name}: {notice}\n".encode())
+        display = self._run.display
+        if display is None or not display.notice(f"{name}: {notice}"):
+            # The handler may interrupt a write to a stream, so it writes to the terminal directly.
+            with contextlib.suppress(OSError):
+                os.write(2, f"\n{name}: {notice}\n".encode())
         if is_at_once:
             raise KeyboardInterrupt
 
