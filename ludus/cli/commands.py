@@ -91,16 +91,18 @@ def train(
 
 
 def _numbered(root: str, name: str) -> str:
-    """Return a name that no run has yet, and say so if it is not the config's."""
-    from ludus.store.directory import free_name, way_to_resume
+    """Return a name that no run and no group has yet, and say so if it is not the config's."""
+    from ludus.store.directory import way_to_resume
+    from ludus.store.groups import free_name, group_members
     from ludus.store.places import below
 
     free = free_name(root, name)
     if free != name:
         taken = below(root, name)
-        tell(
-            f"{taken} is a run already (`{way_to_resume(taken)}`); this one is {below(root, free)}"
-        )
+        what = f"{taken} is a run already (`{way_to_resume(taken)}`)"
+        if group_members(root, name):
+            what = f"{name} is a group of runs already"
+        tell(f"{what}; this one is {below(root, free)}")
     return free
 
 

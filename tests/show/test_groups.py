@@ -11,7 +11,7 @@ import pytest
 from ludus.core.errors import RunError
 from ludus.show.report.files import ReportedRun
 from ludus.show.report.groups import differing_keys, flat_config, grouped, shown_value
-from ludus.store.groups import runs_called
+from ludus.store.groups import free_name, runs_called
 from tests.show.test_report import make_run
 
 PPO = {"kind": "ppo", "optimizer": {"kind": "adam", "learning_rate": 0.001}}
@@ -123,6 +123,15 @@ def test_a_name_of_a_run_and_a_group_is_refused(root: Path) -> None:
     with pytest.raises(RunError, match="'mine' is both a run and a group of 3 runs; write"):
         runs_called("mine", str(root))
     assert runs_called(str(root / "mine"), str(root)) == [str(root / "mine")]
+    assert runs_called("group:mine", str(root)) == [str(root / name) for name in ("b", "c", "a")]
+    with pytest.raises(RunError, match="belongs to a group 'yours'"):
+        runs_called("group:yours", str(root))
+
+
+def test_the_name_of_a_group_is_taken_for_a_run(root: Path) -> None:
+    assert free_name(root, "mine") == "mine-2"
+    assert free_name(root, "alone") == "alone-2"
+    assert free_name(root, "other") == "other"
 
 
 def test_a_word_that_names_nothing_is_refused_and_a_damaged_run_belongs_to_no_group(
