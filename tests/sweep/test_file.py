@@ -57,6 +57,13 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ({"space": {"x": {**within(0, 1), "step": 0.3}}}, "try 'high' 0.9"),
         ({"space": {"x": among(1.0, 1.0)}}, "'values' holds 1.0 twice"),
         ({"space": {"size": within(1, 8)}}, "'size' the value 1.0, which is impossible: 'size' must be"),
+        ({"space": {"x": among(1.0, {2.0})}}, "'values' holds what a config file cannot"),
+        ({"space": {"x": within(-1e308, 1e308)}}, "further apart than any number; bring them nearer"),
+        ({"space": {"x": {**within(0, 1), "step": 1e-15}}}, "more than 1000000 values from 0 to 1"),
+        (
+            {"space": {"size": {"kind": "int_range", "low": 0, "high": 10**30, "step": 1, "when": None}}},
+            "'space.size.high' must be less than or equal to 9007199254740992",
+        ),
         ({"space": {"mood": among("well", "merry")}}, "'mood' the value 'merry', which is impossible"),
         ({"fixed": {"x": 0.5}}, "'x' is both in 'space' and in 'fixed'; remove one of them"),
         (
