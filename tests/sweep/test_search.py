@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -12,6 +14,7 @@ import yaml
 import ludus
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
+from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.remote.logged_run import logged_run
@@ -20,6 +23,7 @@ from ludus.show.report.groups import grouped
 from ludus.store.local import LocalStorage
 from ludus.sweep import RunEnd, Sweeper, Task
 from ludus.sweep.seed_queue import SeedQueue
+from tests.sweep.hill import Climber, HillConfig, HillTrainer
 from tests.sweep.small import ASHA, SAMPLERS, WILCOXON, among, batches, sweep_data, swept, within
 
 
@@ -176,6 +180,42 @@ def test_a_trial_that_is_worse_on_its_first_seeds_does_not_run_the_others(tmp_pa
 def test_steps_of_all_runs_are_a_budget(tmp_path: Path) -> None:
     result = swept(tmp_path, budget__max_trials=None, budget__max_opt_steps=18, seeds=[0, 1])
     assert len(result.trials) == 2  # 12 steps each
+
+
+def test_a_budget_of_steps_that_runs_do_not_count_is_told_at_the_first_runs_end(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match=r"which these runs do not count; they count opt_steps"):
+        swept(tmp_path, budget__max_env_steps=100)
+
+
+def test_a_signal_while_the_last_checkpoint_is_made_stops_the_sweep(
+    tmp_path: Path,
+) -> None:
+    class Last(Climber):
+        is_over = False
+
+        def state_dict(self) -> dict[str, Any]:
+            if self.is_over:
+                self.is_over = False
+                signal.raise_signal(signal.SIGTERM)
+            return super().state_dict()
+
+    class Signalled(HillTrainer):
+        def prepare(self, *, max_steps: int | None) -> None:
+            self.climber = Last(self.config.seed)
+
+        def climb(self, run: Run) -> Mapping[str, Any]:
+            self.climber.is_over = run.counters["opt_steps"] == 5
+            return super().climb(run)
+
+    def make(config: HillConfig) -> Signalled:
+        return Signalled(config)
+
+    data = sweep_data(tmp_path)
+    found = Sweeper(data).sweep(root=tmp_path, show_on="none", make_trainer_fn=make)
+    assert found.status == "interrupted"
+    assert [trial.state for trial in found.trials] == ["complete"]
 
 
 def test_hours_are_a_budget_and_count_on_where_the_sweep_was_left(tmp_path: Path) -> None:
