@@ -78,11 +78,15 @@ class SweepRecord:
                 elif what == "tell":
                     _tell(found[int(rest)], self._get(key))
         except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"{self._place} is damaged ({error!r}); restore it from a backup, or begin the sweep under"
-                " another name"
-            ) from None
+            raise self.damaged(error) from None
         return dict(sorted(found.items()))
+
+    def damaged(self, error: Exception) -> StorageError:
+        """Return an error for what the journal holds and cannot be of this sweep."""
+        return StorageError(
+            f"{self._place} is damaged ({error!r}); restore it from a backup, or begin the sweep under"
+            " another name"
+        )
 
     def _keys(self) -> list[str]:
         return self._journal.keys()

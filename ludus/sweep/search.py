@@ -61,7 +61,10 @@ class Search(SearchLoop):
         self.sampler = sampler_of(config, base)
         self.study = Study(self.sampler, seed=config.seed, mode=self._mode)
         self.trials = record.trials()
-        self.study.rebuild(self.trials, record.order())
+        try:
+            self.study.rebuild(self.trials, record.order())
+        except (KeyError, TypeError, ValueError) as error:
+            raise record.damaged(error) from None
         self._pruning = Pruning(config, self.trials)
         self._running: dict[tuple[int, int], SweptRun] = {}
         self._budget = Budget(config, self.trials, seconds=record.seconds())
