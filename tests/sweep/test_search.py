@@ -299,6 +299,17 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     assert {p: p.stat().st_mtime_ns for p in before} == before
 
 
+def test_seeds_of_the_trials_and_too_many_cannot_judge_the_best(tmp_path: Path) -> None:
+    sweeper = Sweeper(sweep_data(tmp_path, seeds=[0, 1], budget__max_trials=1))
+    sweeper.sweep(root=tmp_path, show_on="none")
+    with pytest.raises(
+        ConfigError, match=r"the trials had seed 1, by which .*; give others, such as 2"
+    ):
+        sweeper.train_best([7, 1], root=tmp_path, show_on="none")
+    with pytest.raises(ConfigError, match=r"the best config has 99999 seeds; 10000 are the most"):
+        sweeper.train_best(99_999, root=tmp_path, show_on="none")
+
+
 def test_the_runs_of_a_sweep_name_it_and_only_those_of_a_trial_are_a_group(tmp_path: Path) -> None:
     swept(tmp_path, budget__max_trials=2, seeds=[0, 1])
     places = sorted(tmp_path.glob("sweeps/climb/runs/*"))
