@@ -109,6 +109,10 @@ class Sweeper:
             with pausing(winner.ask_to_pause):
                 return winner.train()
 
+    def check_export(self, path: str | Path) -> None:
+        """Raise LudusError unless `export_optuna` can write to this path."""
+        self._program.check_export(str(path))
+
     def export_optuna(self, path: str | Path, *, root: str | Path = "sweeps") -> Path:
         """Write the trials to a SQLite file for Optuna's dashboard, and return its path."""
         self._program.export_optuna(Base(self.config), self._storage(root), str(path))
