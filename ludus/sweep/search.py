@@ -84,7 +84,8 @@ class Search(SearchLoop):
         return len(self._running)
 
     def _is_unfinished(self) -> bool:
-        return any(not trial.is_told for trial in self.trials.values())
+        # A trial whose runs an earlier process had ended is over at once, and others are still to be asked.
+        return any(not trial.is_told for trial in self.trials.values()) or self._may_ask()
 
     # Asking and telling.
 

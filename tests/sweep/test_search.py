@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -216,6 +217,23 @@ def test_a_signal_while_the_last_checkpoint_is_made_stops_the_sweep(
     found = Sweeper(data).sweep(root=tmp_path, show_on="none", make_trainer_fn=make)
     assert found.status == "interrupted"
     assert [trial.state for trial in found.trials] == ["complete"]
+
+
+@pytest.mark.parametrize("batch", [{}, batches(batch_size=1)])
+def test_a_sweep_killed_before_it_recorded_the_end_of_a_run_asks_for_the_other_trials(
+    tmp_path: Path, batch: dict[str, Any]
+) -> None:
+    data = sweep_data(tmp_path, **batch)
+    whole = Sweeper(data).sweep(root=tmp_path, show_on="none")
+    record = tmp_path / "climb" / "journals" / "sweep.jsonl"
+    lines = record.read_text().splitlines(keepends=True)
+    last = next(place for place, line in enumerate(lines) if "ask/0001" in line)
+    record.write_text("".join(lines[: last + 1]))
+    for number in (2, 3):
+        shutil.rmtree(tmp_path / "climb" / "runs" / f"{number:04d}-seed0")
+    again = Sweeper(data).sweep(root=tmp_path, show_on="none")
+    assert again.status == "finished"
+    assert again.table() == whole.table()
 
 
 def test_hours_are_a_budget_and_count_on_where_the_sweep_was_left(tmp_path: Path) -> None:
