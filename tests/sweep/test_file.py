@@ -281,6 +281,25 @@ def test_a_record_of_points_outside_the_space_is_damaged(
         Sweeper(data).sweep(2, root=tmp_path / "sweeps", show_on="none")
 
 
+def test_a_record_without_the_file_that_it_belongs_to_is_not_gone_on_with(tmp_path: Path) -> None:
+    data = sweep_data(tmp_path)
+    Sweeper(data).sweep(1, root=tmp_path, show_on="none")
+    (tmp_path / "climb" / "sweep.yaml").unlink()
+    with pytest.raises(
+        RunError, match=r"sweep.yaml is missing, .*; restore it, or begin the sweep"
+    ):
+        Sweeper(data).sweep(2, root=tmp_path, show_on="none")
+
+
+def test_a_record_with_an_unknown_state_is_damaged(tmp_path: Path) -> None:
+    data = sweep_data(tmp_path)
+    Sweeper(data).sweep(1, root=tmp_path, show_on="none")
+    record = tmp_path / "climb" / "journals" / "sweep.jsonl"
+    record.write_text(record.read_text().replace('"state": "complete"', '"state": "zzz"'))
+    with pytest.raises(StorageError, match="'zzz' is no state of a trial"):
+        Sweeper(data).sweep(2, root=tmp_path, show_on="none")
+
+
 def test_the_shipped_file_is_whole_and_a_short_sweep_of_it_finds_a_config(tmp_path: Path) -> None:
     sweeper = ludus.Sweeper(
         example_path("sweep"),
