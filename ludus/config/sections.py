@@ -106,7 +106,8 @@ def _kind_in(value: object) -> Any:
 
 
 def _section_with_kind(known: Sequence[str]) -> str:
-    return f"must be a section with a 'kind', one of: {', '.join(known)}"
+    among = f", one of: {', '.join(known)}" if known else ""
+    return f"must be a section with a 'kind'{among}"
 
 
 def validate(cls: type[T], data: object, *, source: str, changed: Sequence[str] = ()) -> T:
@@ -208,7 +209,8 @@ def _describe(cls: type[StrictConfig], data: object, problem: ErrorDetails) -> t
             return f"{path}.kind", f"is '{tag}'.{nearest(tag, tags(annotation))}"
         case "union_tag_not_found" | "model_attributes_type":
             return path, _section_with_kind(tags(annotation))
-    message = str(problem["msg"]).replace("Input should be", "must be").replace("Value error, ", "")
+    message = str(problem["msg"]).replace("Value error, ", "")
+    message = re.sub(r"^(Input|String|List|Dictionary) should", "must", message)
     return path, _MESSAGES.get(problem["type"], message)
 
 

@@ -36,6 +36,8 @@ def test_one_observation_gives_one_action_and_a_batch_gives_as_many(tmp_path: Pa
     batch, _ = policy.predict(np.stack([obs, obs, obs]), deterministic=True)
     assert batch.tolist() == [action.item()] * 3
     assert policy.act(obs.tolist()) == action
+    with pytest.raises(LudusError, match=r"observations of shape \[4\], .* of different shapes"):
+        policy.predict([[0.0] * 4, [0.0] * 3])
     with pytest.raises(LudusError, match=r"observations of shape \[4\], .* but got \[3\]"):
         policy.predict(obs[:3])
 

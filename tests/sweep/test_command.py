@@ -52,6 +52,17 @@ def test_a_line_for_each_trial_then_the_best_and_what_to_do_next(
     assert ludus("train", "sweeps/climb/best.yaml", *PLUGIN, "--json").json["status"] == "finished"
 
 
+def test_an_export_that_cannot_be_is_refused_before_the_search(
+    ludus: Ludus, tmp_path: Path
+) -> None:
+    file = write(tmp_path)
+    told = ludus("sweep", file, "--export-optuna", file, *PLUGIN).refusal()
+    assert "was not written by ludus as a study of Optuna" in told
+    told = ludus("sweep", file, "--best", "--export-optuna", "s.db", *PLUGIN).refusal()
+    assert "leave out --export-optuna, or --best" in told
+    assert not (tmp_path / "sweeps").exists()
+
+
 def test_one_json_object_and_nothing_else(ludus: Ludus, tmp_path: Path) -> None:
     file = write(tmp_path, budget__max_trials=2)
     found = ludus("sweep", file, "--json", *PLUGIN).json

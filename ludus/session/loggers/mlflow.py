@@ -226,13 +226,21 @@ def _address(config: Mlflow.Config) -> str:
 
 def _uri_problem(uri: str, *, is_secret: bool = False) -> str | None:
     """Return what is wrong with the address of a server, without repeating a password in it."""
-    scheme = urlsplit(uri).scheme.partition("+")[0]
+    try:
+        parts = urlsplit(uri)
+        scheme = parts.scheme.partition("+")[0]
+        is_address = scheme in _SCHEMES
+        if scheme in ("http", "https"):
+            # Asking for a port that is no number, or too large, is an error.
+            is_address = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
     if not is_secret and _without_password(uri) != uri:
         return (
             f"holds a password, which would be written to config.yaml; set it to null and give the address"
             f" in the variable {_URI}, or the password in MLFLOW_TRACKING_PASSWORD"
         )
-    if uri != "databricks" and scheme not in _SCHEMES:
+    if uri != "databricks" and not is_address:
         return (
             f"is {_without_password(uri)!r}, which is no address of a server; it begins with http:// or"
             f" https://, as in http://127.0.0.1:5000, or with one of {', '.join(_SCHEMES[3:])}"
