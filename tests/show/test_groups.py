@@ -98,6 +98,8 @@ def test_keys_that_differ_are_found_wherever_they_are_nested_or_missing() -> Non
     configs = [flat_config(adam), flat_config(sgd)]
     assert differing_keys(configs) == ["optimizer.kind", "optimizer.learning_rate"]
     assert [shown_value(one, "optimizer.learning_rate") for one in configs] == ["0.001", "-"]
+    players = [a_run(kind, {"players": [{"kind": kind}]}) for kind in ("best", "random")]
+    assert differing_keys([*map(flat_config, players)]) == ["players.0.kind"]
     # 1, 1.0 and true are equal in Python, but not in a config.
     assert differing_keys([{"a": 1, "b": None}, {"a": True}]) == ["a", "b"]
 

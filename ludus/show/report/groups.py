@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from ludus.config.leaves import leaves
 from ludus.show.report.files import ReportedRun, mapping
 from ludus.store.groups import group_of
 from ludus.store.places import parted
@@ -72,7 +72,7 @@ def grouped(runs: Sequence[ReportedRun]) -> list[RunGroup]:
 
 def flat_config(run: ReportedRun, *, free: Collection[str] = FREE) -> dict[str, object]:
     """Return the recorded config by dotted keys, without the free ones."""
-    found = dict(_flat(mapping(run.about.get("config"))))
+    found = leaves(mapping(run.about.get("config")))
     return {key: value for key, value in found.items() if key not in free}
 
 
@@ -134,11 +134,3 @@ def _name(runs: Sequence[ReportedRun], labels: Sequence[str]) -> str:
         return name
     stems = {_NUMBER.sub("", run.name) or run.name for run in runs}
     return stems.pop() if len(stems) == 1 else f"{labels[0]} and {len(runs) - 1} more"
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value
