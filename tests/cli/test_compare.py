@@ -181,6 +181,14 @@ def test_what_limits_a_comparison_is_noted(call: Ludus, sides: tuple[str, str]) 
     assert "runs/slow-0 has not ended: its score may still change." in notes
 
 
+def test_a_value_that_was_changed_on_a_resume_differs(call: Ludus) -> None:
+    at = {"key": "gamma", "old": 0.9, "new": 0.99, "boundary": 3, "counters": {"opt_steps": 300}}
+    a_run("kept", 1.0)
+    a_run("changed", 2.0, changes=[at])
+    told = call("compare", "kept", "changed", "--json").json
+    assert told["config"] == {"gamma": {"a": "0.9", "b": "0.9, then 0.99 from opt_steps 300"}}
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

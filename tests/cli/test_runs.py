@@ -166,10 +166,22 @@ def test_a_key_that_is_in_several_sections_is_asked_for(call: Ludus, runs: Path)
     assert names(call, "twice.learning_rate=1.0") == ALL
 
 
+def test_the_config_of_a_run_is_the_one_it_was_trained_with(call: Ludus, runs: Path) -> None:
+    for name in ALL[:2]:
+        (runs / name / "config.yaml").write_text("max_epochs: 99\n")
+    assert names(call, "max_epochs=99") == []
+    note = json.loads((runs / "short" / "run.json").read_text())
+    at = {"key": "optimizer.learning_rate", "old": 0.1, "new": 0.125, "boundary": 1}
+    (runs / "short" / "run.json").write_text(json.dumps({**note, "changes": [at]}))
+    assert names(call, "learning_rate=0.125") == ["short"]
+
+
 def test_a_run_without_the_key_is_left_out_and_a_damaged_one_stays_listed(
     call: Ludus, runs: Path
 ) -> None:
     (runs / "short" / "config.yaml").write_text("not: [a")
+    note = json.loads((runs / "short" / "run.json").read_text())
+    (runs / "short" / "run.json").write_text(json.dumps({**note, "config": {}}))
     assert names(call, "learning_rate>0") == ALL[:2]
     assert names(call, "learning_rate!=7") == ALL[:2]
     (runs / "fast-seed3" / "run.json").write_text("{")

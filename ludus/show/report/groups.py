@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ludus.config.leaves import leaves
-from ludus.show.report.files import ReportedRun, mapping
+from ludus.config.overrides import is_length
+from ludus.show.report.files import ReportedRun
 from ludus.store.groups import group_of
 from ludus.store.places import parted
+from ludus.store.run_config import ConfigStage, config_stages
 
 FREE = ("seed", "experiment")
 """Keys of a config in which the runs of a group may differ: the seed, and a name."""
@@ -71,9 +74,33 @@ def grouped(runs: Sequence[ReportedRun]) -> list[RunGroup]:
 
 
 def flat_config(run: ReportedRun, *, free: Collection[str] = FREE) -> dict[str, object]:
-    """Return the recorded config by dotted keys, without the free ones."""
-    found = leaves(mapping(run.about.get("config")))
-    return {key: value for key, value in found.items() if key not in free}
+    """Return the recorded config by dotted keys, without the free ones.
+
+    A key that was changed on a resume has all its values, as in `0.002, then 0.0001 from opt_steps 300`.
+    """
+    stages = config_stages(run.about)
+    flat = [leaves(stage.config) for stage in stages]
+    found = {key: value for config in flat for key, value in config.items() if key not in free}
+    for key in differing_keys(flat):
+        if key in found:
+            found[key] = _history(key, flat, stages)
+    return found
+
+
+def _history(key: str, flat: Sequence[Mapping[str, object]], stages: Sequence[ConfigStage]) -> str:
+    """Return the values of a key, and where each began; it does not matter where a run was made longer."""
+    told = shown_value(flat[0], key)
+    for (before, config), stage in zip(itertools.pairwise(flat), stages[1:], strict=True):
+        if (value := shown_value(config, key)) != shown_value(before, key):
+            told += f", then {value}" + ("" if is_length(key) else f" from {_place(stage)}")
+    return told
+
+
+def _place(stage: ConfigStage) -> str:
+    for name in ("opt_steps", *stage.counters):
+        if name in stage.counters:
+            return f"{name} {stage.counters[name]}"
+    return f"boundary {stage.boundary}"
 
 
 def differing_keys(configs: Sequence[Mapping[str, object]]) -> list[str]:
