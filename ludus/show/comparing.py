@@ -163,7 +163,8 @@ def _score(run: ReportedRun, metric: str, take: Take, mode: Direction) -> float:
     """Return the score of a run: the best it recorded, or the best or last value in its log."""
     for best in run.all_bests if take == "best" else ():
         score = number(best.get("score"))
-        if best.get("metric") == metric and score is not None and is_drawn(score):
+        is_meant = best.get("metric") == metric and best.get("mode", mode) == mode
+        if is_meant and score is not None and is_drawn(score):
             return score
     if not run.metrics:
         run = read_run(run.place)

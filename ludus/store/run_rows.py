@@ -40,6 +40,7 @@ def summary(storage: Storage) -> Row:
         "counters": ending.get("counters", {}),
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
+        "best_mode": best.get("mode") if best else None,
         **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
         **({RUNNERS_UP: runners} if (runners := ending.get(RUNNERS_UP)) else {}),
         "exact": ending.get("exact"),
@@ -66,7 +67,7 @@ def _row(place: str) -> Row:
     except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
         reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"
         row |= {"status": "damaged", "reason": reason, "counters": {}}
-        return row | {"best_score": None, "best_metric": None, "exact": None}
+        return row | {"best_score": None, "best_metric": None, "best_mode": None, "exact": None}
 
 
 def _created(text: str) -> str:

@@ -140,6 +140,16 @@ def test_a_metric_of_the_log_is_taken_at_its_best_or_its_last(
     assert low["a"]["mean"]["mean"] == 3.0
 
 
+def test_a_recorded_best_is_no_score_where_the_other_direction_is_asked_for(call: Ludus) -> None:
+    for name in ("a", "b"):
+        run = a_run(name, 5.0)
+        rows = [{"opt_steps": n, "eval/return": value} for n, value in enumerate((5.0, 1.0, 3.0))]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("compare", "a", "b", "--metric", "eval/return", "--json")
+    assert call(*words).json["a"]["mean"]["mean"] == 5.0
+    assert call(*words, "--mode", "min").json["a"]["mean"]["mean"] == 1.0
+
+
 def test_where_lower_is_better_the_lower_side_is_likely_better(call: Ludus) -> None:
     for seed, (ours, theirs) in enumerate([(1.0, 2.0), (1.5, 3.0)]):
         for name, loss in (("a", ours), ("b", theirs)):

@@ -61,10 +61,12 @@ def change(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-def set_score(run: Path, score: float, metric: str = "validation/epoch_accuracy") -> None:
+def set_score(
+    run: Path, score: float, metric: str = "validation/epoch_accuracy", mode: str | None = "max"
+) -> None:
     lines = (run / "events.jsonl").read_text().splitlines()
     ending = json.loads(lines[-1])
-    ending["best"] |= {"score": score, "metric": metric}
+    ending["best"] |= {"score": score, "metric": metric, "mode": mode}
     (run / "events.jsonl").write_text("\n".join([*lines[:-1], json.dumps(ending)]) + "\n")
 
 
@@ -204,7 +206,23 @@ def test_a_loss_is_best_when_it_is_low_and_a_run_without_a_score_is_last(
     call: Ludus, runs: Path
 ) -> None:
     for score, name in ((0.5, "short"), (0.1, "fast-seed3"), (float("nan"), "fast-seed4")):
-        set_score(runs / name, score, "validation/epoch_loss")
+        set_score(runs / name, score, "validation/epoch_loss", "min")
+    assert names(call, "--sort", "score") == ["fast-seed3", "short", "fast-seed4"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("validation/odd", "min"),
+        ("validation/epoch_accuracy", "min"),
+        ("validation/epoch_loss", None),
+    ],
+)
+def test_the_best_comes_first_by_the_direction_that_a_run_recorded_else_by_the_name(
+    call: Ludus, runs: Path, metric: str, mode: str | None
+) -> None:
+    for score, name in ((0.5, "short"), (0.1, "fast-seed3"), (0.7, "fast-seed4")):
+        set_score(runs / name, score, metric, mode)
     assert names(call, "--sort", "score") == ["fast-seed3", "short", "fast-seed4"]
 
 
