@@ -236,6 +236,18 @@ def test_a_run_counts_once_on_a_side(sides: tuple[str, str]) -> None:
         compare(["runs/fast-0", "runs/../runs/fast-0"], ["runs/slow-0"])
 
 
+def test_a_run_that_repeats_another_counts_once_and_is_named(call: Ludus) -> None:
+    a_run("first", 1.0, seed=5)
+    a_run("again", 1.0, seed=5)
+    for seed in (5, 6):
+        a_run(f"other-{seed}", 2.0 + seed, seed, config={"gamma": 0.5})
+    told = call("compare", "first,again", "other-5,other-6", "--json").json
+    assert (told["a"]["mean"]["count"], told["a"]["mean"]["low"]) == (1, None)
+    assert told["probability_a_is_better"] == {"value": 0.0, "low": None, "high": None}
+    assert [pair["seed"] for pair in told["pairs"]] == [5]
+    assert "again has the config and the seed of first, so only first counts." in told["notes"]
+
+
 def test_hostile_names_do_not_reach_the_terminal(call: Ludus) -> None:
     steering = "\x1b]0;owned\x07\x1b[2J[red]x"
     for n in range(2):

@@ -10,7 +10,7 @@ import pytest
 
 from ludus.core.errors import RunError
 from ludus.show.report.files import ReportedRun
-from ludus.show.report.groups import differing_keys, flat_config, grouped, shown_value
+from ludus.show.report.groups import differing_keys, flat_config, grouped, repeated, shown_value
 from ludus.store.groups import runs_called
 from tests.show.test_report import make_run
 
@@ -145,6 +145,18 @@ def test_the_values_of_a_key_are_those_that_it_was_trained_with(
     changes: list[Any], told: object
 ) -> None:
     assert flat_config(a_run("a", {"rate": 1}, changes=changes))["rate"] == told
+
+
+def test_of_runs_of_one_config_and_seed_the_first_that_ended_counts() -> None:
+    runs = [a_run(f"a-{n}", {**PPO, "seed": 5}, seed=5) for n in range(3)]
+    runs.append(a_run("other", {**PPO, "seed": 6}, seed=6))
+    runs[1].events.append({"event": "finished"})
+    (group,) = grouped(runs)
+    assert (group.repeats, group.counted) == ({0: 1, 2: 1}, [1, 3])
+    other = a_run("b", {**PPO, "gamma": 0.5}, seed=5)
+    assert repeated([runs[0], other], (0, 1)) == {}
+    assert repeated([a_run("a", seed=1), a_run("b", seed=1)], (0, 1)) == {}
+    assert repeated([a_run("a", PPO), a_run("b", PPO)], (0, 1)) == {}
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ludus.config.leaves import leaves
 from ludus.config.overrides import is_length
@@ -34,11 +34,18 @@ class RunGroup:
     """Indices of its runs on the page."""
     configs: Sequence[Mapping[str, object]]
     """The flat config of each run, without the free keys; empty for a run that recorded none."""
+    repeats: Mapping[int, int] = field(default_factory=dict)
+    """Of its runs, those that repeat another, with that one: indices on the page."""
 
     @property
     def label(self) -> str:
         """The name, with the number of runs if there are several."""
         return f"{self.name} ({len(self.runs)} runs)" if len(self.runs) > 1 else self.name
+
+    @property
+    def counted(self) -> Sequence[int]:
+        """Indices of the runs that are independent: one for each seed of a config."""
+        return [index for index in self.runs if index not in self.repeats]
 
 
 def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
@@ -66,10 +73,37 @@ def grouped(runs: Sequence[ReportedRun]) -> list[RunGroup]:
             (only,) = named[key] if len(named.get(key, ())) == 1 else (key,)
             members.setdefault(only, []).append(index)
     ordered = sorted((sorted(indices) for indices in members.values()), key=lambda one: one[0])
-    found = [RunGroup("", indices, [configs[index] for index in indices]) for indices in ordered]
+    found = [
+        RunGroup("", one, [configs[index] for index in one], repeated(runs, one)) for one in ordered
+    ]
+    names = _names(runs, found)
+    return [replace(one, name=name) for name, one in zip(names, found, strict=True)]
+
+
+def repeated(runs: Sequence[ReportedRun], indices: Sequence[int]) -> dict[int, int]:
+    """Return those of these runs that repeat another, by the one that counts instead.
+
+    The same config with the same seed is the same experiment, however often it is done: one run of it counts,
+    the first that came to its end by itself.
+    """
+    found: dict[int, int] = {}
+    firsts: dict[tuple[str, str], int] = {}
+    for index in sorted(indices, key=lambda index: not runs[index].ends):
+        config, seed = flat_config(runs[index]), runs[index].about.get("seed")
+        if not config or seed is None:
+            continue
+        first = firsts.setdefault((_key(runs[index], config), str(seed)), index)
+        if first != index:
+            found[index] = first
+    return found
+
+
+def repeat_notes(runs: Sequence[ReportedRun], repeats: Mapping[int, int]) -> list[str]:
+    """Return a sentence for each run that repeats another."""
+    labels = run_labels(runs)
     return [
-        RunGroup(name, one.runs, one.configs)
-        for name, one in zip(_names(runs, found), found, strict=True)
+        f"{labels[index]} has the config and the seed of {labels[first]}, so only {labels[first]} counts."
+        for index, first in sorted(repeats.items())
     ]
 
 
