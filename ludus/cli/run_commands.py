@@ -24,7 +24,7 @@ Model = Annotated[
 
 
 class ExportFormat(StrEnum):
-    """What `ludus export` writes."""
+    """The format that `ludus export` writes."""
 
     NUMPY = "numpy"
     TORCH = "torch"
