@@ -10,7 +10,7 @@ from ludus.show.report.bands import GroupCurve, RunClocks, RunCurve, group_curve
 from ludus.show.report.files import ReportedRun, mapping, number
 from ludus.show.report.groups import RunGroup, run_labels
 from ludus.show.report.looks import Drawn, Looks
-from ludus.show.report.scales import is_drawn, short_number
+from ludus.show.report.scales import interval_text, is_drawn, short_number
 from ludus.show.report.strokes import Line
 
 
@@ -128,7 +128,7 @@ def _last(mean: GroupCurve, band: Band) -> str:
     low, high = float(mean.lows[-1]), float(mean.highs[-1])
     if band is Band.STDERR:
         return f"{last} ± {short_number(float(f'{(high - low) / 2:.2g}'))}"
-    return f"{last} ({short_number(low)} to {short_number(high)})"
+    return f"{last} ({interval_text(low, high)})"
 
 
 def _num_gaps(one: Drawn) -> int:

@@ -15,7 +15,7 @@ from ludus.show.report.groups import (
     repeat_notes,
     shown_value,
 )
-from ludus.show.report.scales import is_drawn, short_number
+from ludus.show.report.scales import interval_text, is_drawn, short_number
 
 _MOST_KEYS = 60
 _LONGEST_VALUE = 200
@@ -72,7 +72,7 @@ def group_table(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> str:
             if len(scores) < len(members):
                 mean += f" (of {len(scores)} runs)"
             if found.low is not None and found.high is not None:
-                interval = f"{short_number(found.low)} to {short_number(found.high)}"
+                interval = interval_text(found.low, found.high)
         cells = [str(len(members)), seeds, ", ".join(metrics), mean, interval]
         named = zip(titles[1:], cells, strict=True)
         row = "".join(f'<td data-title="{text(title)}">{text(cell)}</td>' for title, cell in named)
