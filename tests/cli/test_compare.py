@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +287,15 @@ def test_real_runs_are_compared_and_their_processor_time_is_logged(call: Ludus) 
 
 def test_a_report_takes_the_name_of_a_group(call: Ludus, sides: tuple[str, str]) -> None:
     assert call("report", "fast", "slow-0").out == "runs/report.html\n"
+    assert call("report", "fast", "-o", "page.html").out == "page.html\n"
     page = Path("runs/report.html").read_text()
     assert "6 runs in 2 groups" in page
     assert call("report", "fest").refusal().startswith("fest is not a run directory")
     assert call("report", "fast", "--band", "sd").code == 2
+
+
+@pytest.mark.parametrize("command", ["export", "play", "report"])
+def test_whatever_writes_a_file_of_the_users_choice_takes_o_for_out(
+    call: Ludus, command: str
+) -> None:
+    assert re.search(r"--out +-o", call(command, "--help").out)
