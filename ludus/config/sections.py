@@ -106,8 +106,7 @@ def _kind_in(value: object) -> Any:
 
 
 def _section_with_kind(known: Sequence[str]) -> str:
-    among = f", one of: {', '.join(known)}" if known else ""
-    return f"must be a section with a 'kind'{among}"
+    return f"must be a section with a 'kind', one of: {', '.join(known)}"
 
 
 def validate(cls: type[T], data: object, *, source: str, changed: Sequence[str] = ()) -> T:
@@ -209,8 +208,8 @@ def _describe(cls: type[StrictConfig], data: object, problem: ErrorDetails) -> t
             return f"{path}.kind", f"is '{tag}'.{nearest(tag, tags(annotation))}"
         case "union_tag_not_found" | "model_attributes_type":
             return path, _section_with_kind(tags(annotation))
-    message = str(problem["msg"]).replace("Value error, ", "")
-    message = re.sub(r"^(Input|String|List|Dictionary) should", "must", message)
+    text = str(problem["msg"]).replace("Value error, ", "")
+    message = re.sub(r"^(Input|String|List|Dictionary) should", "must", text)
     return path, _MESSAGES.get(problem["type"], message)
 
 

@@ -91,7 +91,8 @@ def value_in(config: TrainerConfig, path: str) -> Any:
 def note_changes(storage: Storage, changes: Changes, saved: Saved | None, *, tell: Tell) -> None:
     """Record each change of the config in run.json and in the events: old, new, and where it happened.
 
-    A run that was killed before its next checkpoint changes again, at the same place: once is enough.
+    A run that was killed before its next checkpoint changes again, at the same place: once is enough. If it
+    does not, what it had changed is forgotten, because nothing was trained with it.
     """
     about = note.read_note(storage)
     history = about.get(HISTORY, [])
@@ -107,5 +108,6 @@ def note_changes(storage: Storage, changes: Changes, saved: Saved | None, *, tel
     for line in fresh:
         text = f"{line['key']} is {one_line(line['new'])}, which was {one_line(line['old'])}"
         tell(CHANGED, reason=text, **line)
-    if fresh:
-        note.write_note(storage, {**about, HISTORY: [*history, *fresh]})
+    kept = [one for one in history if one in lines or one.get("boundary", 0) < where["boundary"]]
+    if fresh or kept != history:
+        note.write_note(storage, {**about, HISTORY: [*kept, *fresh]})

@@ -77,6 +77,16 @@ def test_each_change_is_an_event_with_both_values_and_the_counters(tmp_path: Pat
     assert "learning_rate: 0.003" in (tmp_path / "a" / "config.yaml").read_text()
 
 
+def test_a_change_that_no_checkpoint_has_is_forgotten_when_it_is_not_made_again(
+    tmp_path: Path,
+) -> None:
+    resumed("supervised", tmp_path, "a", kill_at=11)
+    resumed("supervised", tmp_path, "a", kill_at=12, **{"optimizer.learning_rate": 0.003})
+    resumed("supervised", tmp_path, "a", max_epochs=3)
+    history = json.loads((tmp_path / "a" / "run.json").read_text())["changes"]
+    assert [(one["key"], one["new"]) for one in history] == [("max_epochs", 3)]
+
+
 def test_the_command_changes_it_and_says_so(tmp_path: Path, call: Ludus) -> None:
     trainer = ludus.build_trainer(
         small_run("supervised", **{"settings.checkpoint.every_stages": 5})
