@@ -109,9 +109,12 @@ def read_source(section: StartConfig, root: str) -> Source:
     if section.model == LAST or wanted:
         if checkpoint.last_manifest(storage) is None:
             raise RunError(f"{place} has no checkpoint yet; let it run until it has saved one")
-        load_again(storage, note)
+        lacking = load_again(storage, note)
         found = last_of(storage, tell=tell)
-        saved = _training_in(found.state, kind, place)
+        try:
+            saved = _training_in(found.state, kind, place)
+        except ConfigError as error:
+            raise ConfigError(f"{error} {' '.join(f'{one}.' for one in lacking)}".strip()) from None
         if section.model == LAST:
             model = f"checkpoint {found.number}"
             return Source(place, run_id, kind, model, saved.weights(), saved)
