@@ -12,7 +12,7 @@ from ludus.config.overrides import MISSING, is_length, value_at
 from ludus.core.errors import RunError
 from ludus.store import note
 from ludus.store.checkpoint import Saved
-from ludus.store.directory import deciding, value_of
+from ludus.store.directory import deciding, events, value_of
 from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
 
@@ -104,7 +104,9 @@ def note_changes(storage: Storage, changes: Changes, saved: Saved | None, *, tel
         {"key": key, "old": old, "new": new, **where} for key, (old, new) in changes.values.items()
     ]
     fresh = [line for line in lines if line not in history]
-    for line in fresh:
+    told = list(events(storage, CHANGED))
+    # A kill may come between the events and run.json.
+    for line in (one for one in fresh if not any(one.items() <= event.items() for event in told)):
         text = f"{line['key']} is {one_line(line['new'])}, which was {one_line(line['old'])}"
         tell(CHANGED, reason=text, **line)
     if fresh:
