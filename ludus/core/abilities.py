@@ -43,10 +43,10 @@ OWN_CLASS = "trainer"
 
 @dataclass(frozen=True)
 class Supplied:
-    """What a run trained that is not in its config."""
+    """The parts of a run that its config does not describe."""
 
     network: object
-    """What the caller of `ludus.load` gave for it; None for nothing."""
+    """A network that the caller of `ludus.load` gave, or a maker of one; None if there is none."""
     by_script: Collection[str]
     """The roles of what the script gave when the run began; empty if its trainer is here."""
     inputs: object = None

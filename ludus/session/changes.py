@@ -24,7 +24,7 @@ HISTORY = "changes"
 
 
 class Changes(NamedTuple):
-    """What a resumed run changes in its config."""
+    """The keys that a resumed run changes in its config."""
 
     values: Mapping[str, tuple[Any, Any]]
     """The old and the new value of each key."""
