@@ -122,6 +122,26 @@ def test_other_keys_stay_refused_with_those_that_may_change(tmp_path: Path) -> N
         resumed("supervised", tmp_path, "a", **{"optimizer.beta1": 0.8})
 
 
+def test_a_kill_between_the_events_and_the_note_repeats_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = rates_of("supervised")
+    resumed("supervised", tmp_path, "a", kill_at=11)
+
+    def killed(*given: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ludus.store.note.write_note", killed)
+        assert resumed("supervised", tmp_path, "a", **changed) is None
+    assert "changes" not in json.loads((tmp_path / "a/run.json").read_text())
+    resumed("supervised", tmp_path, "a", **changed)
+    keys = [line["key"] for line in told(tmp_path / "a")]
+    history = json.loads((tmp_path / "a/run.json").read_text())["changes"]
+    assert keys == [one["key"] for one in history]
+    assert sorted(keys) == sorted(changed)
+
+
 def test_a_value_that_was_edited_by_hand_is_no_declared_change(tmp_path: Path) -> None:
     resumed("supervised", tmp_path, "a", kill_at=11)
     path = tmp_path / "a" / "config.yaml"

@@ -22,13 +22,6 @@ from tests.session.loggers.tracking_server import Gate, TrackingServer
 CANARY = "canary-of-the-token-9f3"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackingServer]:
-    found = TrackingServer(tmp_path_factory.mktemp("mlflow"))
-    yield found
-    found.stop()
-
-
 @pytest.fixture
 def gate(server: TrackingServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     for name, value in logger._ENVIRONMENT.items():
