@@ -66,7 +66,8 @@ def made(network: object) -> object:
 def ungiven(what: str, name: str, *, remedy: str = "one like it (network=...), or ") -> ConfigError:
     """Return the error for a run whose script gave something that is not given again."""
     return ConfigError(
-        f"the {what} of the run '{name}' was given by its script; give {remedy}the script (script=...)"
+        f"the {what} of the run '{name}' was given by its script; give {remedy}the script (script=...;"
+        " --script on the command line)"
     )
 
 

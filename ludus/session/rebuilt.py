@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 from ludus.core.abilities import OWN_CLASS, Kept, Loads, Supplied, find_ability, unable
-from ludus.core.errors import RunError
+from ludus.core.errors import ConfigError, RunError
 from ludus.core.states import StateError
 from ludus.session.build import trainer_of
 from ludus.session.device import Compute
@@ -73,7 +74,8 @@ class RebuiltRun:
         saved = newest(place, storage, trainer.config)
         by_script = () if script is not None else _by_script(note, saved)
         with Compute.of(trainer.config):
-            yield cls(storage, saved, loads.kept(Supplied(network, by_script, inputs)), tell)
+            given = Supplied(_copied(network), by_script, inputs)
+            yield cls(storage, saved, loads.kept(given), tell)
 
     def weights(self, model: str, *, is_last_best: bool = True) -> NamedWeights:
         """Return the kept weights of this name; a run without a best model gives its last, if that may be."""
@@ -108,3 +110,14 @@ def _by_script(note: Mapping[str, Any], saved: Saved) -> tuple[str, ...]:
     if not given and note.get("model_origin", note.get("origin")) == "script":
         return (OWN_CLASS,)
     return given
+
+
+def _copied(network: object) -> object:
+    """Return a copy of the given networks, whose weights are not to change; a maker is its own copy."""
+    try:
+        return copy.deepcopy(network)
+    except (RuntimeError, TypeError) as error:
+        raise ConfigError(
+            f"the network that was given cannot be copied ({error}); give its class, or a function that"
+            " makes it"
+        ) from error

@@ -55,6 +55,12 @@ def _first_inputs(config: SupervisedConfig, loaders: Mapping[str, Any]) -> Input
     """Return the inputs of the first batch of the training data."""
     device = torch.device("cpu")
     every = dict.fromkeys(("train", "validation", "test"), None) | dict(loaders)
+    if config.data is None and every["train"] is None:
+        raise ConfigError(
+            "the data of this run were given by its script, so there is no example to trace the network with;"
+            " give example inputs (inputs=torch.zeros(1, 64)), or the script (script=...; --script on the"
+            " command line)"
+        )
     data = make_datasets(config, every, device, has_evaluator=True).train
     try:
         batch = first_batch(data)

@@ -187,6 +187,17 @@ def test_a_network_of_a_script_is_given_again_or_what_makes_it(tmp_path: Path) -
         ludus.load(run, network=lambda: "linear")
 
 
+def test_the_network_that_is_given_to_load_keeps_its_own_weights(tmp_path: Path) -> None:
+    trainer = ludus.build_trainer(small_config(model=None))
+    trainer.set_model(nn.Linear(13, 3))
+    trainer.fit(root=str(tmp_path), name="own")
+    given = nn.Linear(13, 3)
+    before = given.weight.detach().clone()
+    loaded = ludus.load(tmp_path / "own", network=given)
+    assert torch.equal(given.weight, before)
+    assert not torch.equal(loaded.weight, before)  # type: ignore[union-attr]
+
+
 def test_a_body_that_a_script_gave_an_agent_is_given_again(tmp_path: Path) -> None:
     def body() -> nn.Module:
         return nn.Sequential(nn.Linear(4, 6), nn.Tanh())

@@ -74,6 +74,8 @@ def test_a_network_of_convolutions_of_a_script_is_the_same_in_torch_and_onnx(
     network = ludus.load("small", "last", network=Convolutions)
     images = np.random.default_rng(0).normal(size=(7, 1, 8, 8)).astype(np.float32)
     wanted = network(torch.from_numpy(images)).detach().numpy()
+    with pytest.raises(LudusError, match=r"were given by its script.*give example inputs"):
+        export_run("runs/small", None, model="last", network=Convolutions, to="onnx")
     for format_, run in (("onnx", lambda path: by_onnx(path, input=images)),
                          ("torch", lambda path: by_torch(path, images))):  # fmt: skip
         path = export_run("runs/small", None, model="last", script="train.py", to=format_)  # type: ignore[arg-type]
