@@ -19,7 +19,7 @@ from ludus.config.base import (
     typed,
     validate,
 )
-from ludus.config.overrides import read_path, renamed_path
+from ludus.config.overrides import kinds_first, override_all, read_path, renamed_path
 from ludus.config.registry import example_path, find
 from ludus.core.errors import ConfigError, nearest
 from ludus.sweep.config import SearchConfig
@@ -56,14 +56,18 @@ class Base:
 
     def _fix(self) -> Iterator[str]:
         """Set the fixed keys, and yield what is wrong with them."""
-        for key, value in self._sweep.fixed.items():
+        self._fixed: dict[str, Any] = {}
+        for key in kinds_first(self._sweep.fixed):
             if key in _OWN:
                 yield f"'fixed' has '{key}': {_OWN[key]}"
                 continue
             try:
-                override(self.data, key, value)
+                override(self.data, key, self._sweep.fixed[key])
+                path = read_path(self.data, key)
             except ConfigError as error:
                 yield f"'fixed': {error}"
+                continue
+            self._fixed[path] = value_at(self.data, path)
 
     def _variables(self, wrong: list[str]) -> Iterator[tuple[str, Varied]]:
         """Yield each varied key by its whole path; mistakes are added to `wrong`."""
@@ -81,9 +85,8 @@ class Base:
                 wrong.append(f"'space' names '{path}' twice; name it once")
             else:
                 found[path] = varied
-        fixed = [read_path(self.data, key) for key in self._sweep.fixed if key not in _OWN]
         for path in found:
-            if clash := next((one for one in fixed if _overlap(one, path)), None):
+            if clash := next((one for one in self._fixed if _overlap(one, path)), None):
                 wrong.append(
                     f"'{path}' varies and '{clash}' is fixed; remove one of them"
                     if path != clash
@@ -109,27 +112,27 @@ class Base:
         owner = find("trainer", self.config.kind).Config
         for path, varied in self.space.variables.items():
             for value in varied.extremes():
-                data = copy.deepcopy(self.data)
+                data = self.data
                 try:
-                    self._choose_around(path, data)
-                    override(data, path, value)
+                    data = self._data_at({**self._chosen_around(path), path: value})
                     owner.model_validate(data)
+                    continue
                 except ValidationError as error:
                     problem = _sentence(owner, data, error)
-                    yield f"'space' gives '{path}' the value {value!r}, which is impossible: {problem}"
-                    break
                 except ConfigError as error:
-                    yield f"'space': {error}"
-                    break
+                    problem = str(error)
+                yield f"'space' gives '{path}' the value {value!r}, which is impossible: {problem}"
+                break
 
-    def _choose_around(self, path: str, data: dict[str, Any]) -> None:
-        """Put a section in which a key varies, where one is chosen whole, into the data."""
-        varied = self.space.variables
+    def _chosen_around(self, path: str) -> dict[str, Any]:
+        """Return a value of each section that is chosen whole and in which a key varies."""
+        varied, found = self.space.variables, dict[str, Any]()
         for outer in (one for one in varied if path.startswith(f"{one}.")):
             for value in varied[outer].extremes():
                 if self.space.is_active(path, {outer: value}):
-                    override(data, outer, value)
+                    found[outer] = value
                     break
+        return found
 
     def length_by(self, counter: str) -> int | None:
         """Return how far a counter comes in a run of the base; None if its config does not say."""
@@ -143,20 +146,20 @@ class Base:
 
     def config_of(self, point: Mapping[str, Any], seed: int, name: str) -> TrainerConfig:
         """Return the config of a run at this point; raise ConfigError if its values contradict each other."""
-        data = copy.deepcopy(self.data)
-        for path, value in point.items():
-            override(data, path, value)
-        data |= {"name": name, "seed": seed}
+        data = self._data_at(point) | {"name": name, "seed": seed}
         # As many runs at once as there are workers: each has one thread, and none shows itself.
         data["settings"] |= {"display": "none", "threads": 1}
         return typed(data, source=f"the config of {name}")
 
     def best_config(self, point: Mapping[str, Any]) -> TrainerConfig:
         """Return the base with the values of this point, and with the seed of the base."""
+        return typed(self._data_at(point), source="the best config")
+
+    def _data_at(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data with the values of a point; fixed keys keep theirs where it has another kind."""
         data = copy.deepcopy(self.data)
-        for path, value in point.items():
-            override(data, path, value)
-        return typed(data, source="the best config")
+        override_all(data, {**self._fixed, **point})
+        return data
 
 
 def _path_of(base: str) -> Path:
