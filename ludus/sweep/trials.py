@@ -107,6 +107,17 @@ class Leg:
         return {"start": self.start, "until": until, "point": dict(self.point)}
 
 
+def merged(legs: Sequence[Leg]) -> list[Leg]:
+    """Return the legs, those that follow each other with the same values as one."""
+    found: list[Leg] = []
+    for leg in legs:
+        if found and found[-1].point == leg.point:
+            found[-1] = Leg(leg.point, found[-1].start, leg.until)
+        else:
+            found.append(leg)
+    return found
+
+
 @dataclass(frozen=True)
 class SweepResult:
     """Outcome of a sweep: how it ended, its trials, and the best of them."""
