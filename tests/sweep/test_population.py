@@ -113,8 +113,9 @@ def test_what_changed_is_an_event_of_the_run_and_a_reason_against_its_exactness(
     assert peek(run_of(tmp_path, whole))["inexact_because"] == []
 
 
-def test_a_run_without_its_changes_is_another_one(tmp_path: Path) -> None:
-    """The values of a copy take effect: its log is that of its source only up to the change."""
+def test_a_copy_that_keeps_the_values_of_its_source_ends_as_its_source_does(
+    tmp_path: Path,
+) -> None:
     result = trained(tmp_path, explore__perturb=[1.0], explore__resample_probability=1e-9)
     moves = [move for moves in record_of(tmp_path).moves.values() for move in moves]
     assert moves
