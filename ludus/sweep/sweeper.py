@@ -88,6 +88,7 @@ class Sweeper:
         self, seeds: int | Sequence[int], *, root: str | Path = "sweeps", show_on: Stream = "stdout"
     ) -> WinnerResult:
         """Train the best config with other seeds: these, or so many that no trial has had."""
+        fresh = _fresh(seeds, self.config.seeds)
         base, storage = Base(self.config), self._storage(root)
         if not storage.exists("sweep.yaml"):
             raise LudusError(
@@ -102,7 +103,7 @@ class Sweeper:
             display = self._display(show_on)
             legs = self._program.schedule(storage, best)
             winner = Winner(
-                self.config, base, storage, best, legs, _fresh(seeds, self.config.seeds),
+                self.config, base, storage, best, legs, fresh,
                 self._engine(None), display, unit=self._program.unit,
             )  # fmt: skip
             with pausing(winner.ask_to_pause):
@@ -192,13 +193,22 @@ def _why(trials: Sequence[SweepTrial], best: SweepTrial | None) -> str | None:
 
 
 def _fresh(seeds: int | Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return the seeds given, or so many after the largest that trials have had."""
+    """Return the seeds given, or so many after the largest that trials have had; used ones are refused."""
     if not isinstance(seeds, int):
+        if again := [seed for seed in seeds if seed in used]:
+            raise ConfigError(
+                f"the best config was chosen by its runs with {_listed(again)}, so these tell nothing new;"
+                f" give seeds from {max(used) + 1} on, or only their number"
+            )
         return list(seeds)
     if seeds < 1:
         raise ConfigError(f"the best config was to be trained with {seeds} seeds; give 1 or more")
     first = max(used) + 1
     return list(range(first, first + seeds))
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    return f"the seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
 
 
 def _words(varied: Varied) -> str:

@@ -245,6 +245,11 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     with pytest.raises(LudusError, match="holds no sweep yet"):
         Sweeper(data).train_best(2, root=root, show_on="none")
     assert not root.exists()
+    with pytest.raises(
+        ConfigError,
+        match=r"chosen by its runs with the seeds 0, 1, so these .* give seeds from 2 on, or only",
+    ):
+        Sweeper(data).train_best([0, 1, 2], root=root, show_on="none")
     best = Sweeper(data).sweep(root=root, show_on="none").best
     found = Sweeper(data).train_best(3, root=root, show_on="none")
     assert best is not None
