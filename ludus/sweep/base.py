@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,18 @@ from ludus.config.base import (
     typed,
     validate,
 )
-from ludus.config.overrides import kinds_first, override_all, read_path, renamed_path
+from ludus.config.overrides import (
+    MISSING,
+    kinds_first,
+    override_all,
+    read_path,
+    renamed_path,
+    value_at,
+)
 from ludus.config.registry import example_path, find
 from ludus.core.errors import ConfigError, nearest
 from ludus.sweep.config import SearchConfig
-from ludus.sweep.space import NOWHERE, Space, is_among, value_at
+from ludus.sweep.space import Space, is_among
 from ludus.sweep.variables import Varied
 
 _OWN = {
@@ -74,7 +81,7 @@ class Base:
         found: dict[str, Varied] = {}
         for key, varied in self._sweep.space.items():
             try:
-                path = self._path(key)
+                path = varied_path(self.data, self._sweep.space, key)
             except ConfigError as error:
                 wrong.append(f"'space': {error}")
                 continue
@@ -94,18 +101,6 @@ class Base:
                 )
         wrong += _overlaps(found)
         yield from found.items()
-
-    def _path(self, key: str) -> str:
-        """Return the whole path of a varied key."""
-        above = [other for other in self._sweep.space if key.startswith(f"{other}.")]
-        parent, _, _ = key.rpartition(".")
-        # Names under kwargs are free; what is under a varied section depends on the value that is drawn.
-        if above or (parent.split(".")[-1] == "kwargs" and parent in key_paths(self.data)):
-            return key
-        paths = key_paths(self.data)
-        if "." in key and key not in paths and not renamed_path(self.data, key):
-            raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, paths)}")
-        return read_path(self.data, key)
 
     def _impossible(self) -> Iterator[str]:
         """Yield each value of a varied key that the base's config cannot have."""
@@ -160,6 +155,19 @@ class Base:
         data = copy.deepcopy(self.data)
         override_all(data, {**self._fixed, **point})
         return data
+
+
+def varied_path(data: Mapping[str, Any], space: Iterable[str], key: str) -> str:
+    """Return the whole path that a key of the space has in the data of a base."""
+    above = [other for other in space if key.startswith(f"{other}.")]
+    parent, _, _ = key.rpartition(".")
+    paths = key_paths(data)
+    # Names under kwargs are free; what is under a varied section depends on the value that is drawn.
+    if above or (parent.split(".")[-1] == "kwargs" and parent in paths):
+        return key
+    if "." in key and key not in paths and not renamed_path(data, key):
+        raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, paths)}")
+    return read_path(data, key)
 
 
 def _path_of(base: str) -> Path:
@@ -246,8 +254,8 @@ def _parents(
             continue
         inner = other[len(owner) + 1 :]
         there = [value_at(value, inner) if inner else value for value in values]
-        never = next((one for one in wanted if not is_among(one, there)), NOWHERE)
-        if never is not NOWHERE:
+        never = next((one for one in wanted if not is_among(one, there)), MISSING)
+        if never is not MISSING:
             wrong.append(
                 f"'when' of '{path}' needs '{other}' to be {never!r}, which is none of its values"
             )
@@ -267,5 +275,5 @@ def _missing_under(
     return [
         f"'{path}' is no key of {one!r}, a value of '{owner}'"
         for one in met
-        if value_at(one, key) is NOWHERE
+        if value_at(one, key) is MISSING
     ][:1]
