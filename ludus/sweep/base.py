@@ -49,10 +49,15 @@ class Base:
         self._sweep = sweep
         path = _path_of(sweep.base)
         self.data = current(read_data(path), source=str(path))
-        typed(self.data, source=str(path))
+        shown = typed(self.data, source=str(path)).settings.display
         wrong = list(self._fix())
         if not wrong:
             self.config = typed(self.data, source=f"{path} with 'fixed'")
+            if self.config.settings.display not in (shown, "none"):
+                wrong.append(
+                    f"'fixed' has 'settings.display' {self.config.settings.display}, and a run of a sweep"
+                    " shows nothing itself; remove it"
+                )
             variables = dict(self._variables(wrong))
         if not wrong:
             self.space = Space(_in_order(variables, wrong))
@@ -142,8 +147,9 @@ class Base:
     def config_of(self, point: Mapping[str, Any], seed: int, name: str) -> TrainerConfig:
         """Return the config of a run at this point; raise ConfigError if its values contradict each other."""
         data = self._data_at(point) | {"name": name, "seed": seed}
-        # As many runs at once as there are workers: each has one thread, and none shows itself.
-        data["settings"] |= {"display": "none", "threads": 1}
+        # As many runs at once as there are workers: each has one thread unless a number is given, and none
+        # shows itself.
+        data["settings"] |= {"display": "none", "threads": data["settings"]["threads"] or 1}
         return typed(data, source=f"the config of {name}")
 
     def best_config(self, point: Mapping[str, Any]) -> TrainerConfig:

@@ -67,6 +67,10 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ),
         ({"fixed": {"xx": 0.5}}, "'fixed': 'xx' is not a key of this config."),
         ({"fixed": {"x": "high"}}, "'x' must be a number"),
+        (
+            {"fixed": {"settings.display": "plain"}},
+            "'fixed' has 'settings.display' plain, and a run of a sweep shows nothing itself; remove it",
+        ),
         ({"fixed": {"seed": 3}}, "'fixed' has 'seed': the seeds of the runs are 'seeds'"),
         ({"space": {"seed": among(1, 2)}}, "'space' has 'seed': the seeds of the runs are 'seeds'"),
         ({"space": {"settings.device": among("cpu", "cuda")}}, "settings do not affect the result"),
@@ -212,6 +216,13 @@ def test_a_fixed_value_stays_whatever_kind_is_fixed_or_drawn(tmp_path: Path) -> 
         "gives 'optimizer.kind' the value 'sgd', which is impossible: 'optimizer.beta1' is not a key"
         in told
     )
+
+
+def test_a_run_has_one_thread_or_as_many_as_are_given(tmp_path: Path) -> None:
+    space = {"batch_size": among(8)}
+    bases = [network(tmp_path, fixed={"settings.threads": one}, space=space) for one in (2, None)]
+    configs = [base.config_of({"batch_size": 8}, 0, "run") for base in bases]
+    assert [config.settings.threads for config in configs] == [2, 1]
 
 
 def test_a_section_a_kind_in_it_and_a_key_in_it_are_set_from_the_outside_in() -> None:
