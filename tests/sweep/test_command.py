@@ -77,6 +77,8 @@ def test_the_trials_are_exported_for_optunas_dashboard(ludus: Ludus, tmp_path: P
     done = ludus("sweep", file, "--export-optuna", "study.db", *PLUGIN)
     assert "optuna-dashboard sqlite:///study.db" in done.err
     assert (tmp_path / "study.db").read_bytes().startswith(b"SQLite format 3")
+    both = ludus("sweep", file, "--best", "--export-optuna", "two.db", *PLUGIN)
+    assert "--export-optuna writes the trials of the search, and --best runs none" in both.refusal()
 
 
 def test_the_runs_of_a_sweep_are_listed_resumed_and_reported_as_any(

@@ -50,7 +50,7 @@ def sweep(
 
     for name in plugin or []:
         load_plugin(name)
-    wanted = seeds_of(seeds, is_best=best)
+    wanted = seeds_of(seeds, is_best=best, is_exported=export_optuna is not None)
     sweeper = Sweeper(config, overrides or [])
     show_on: Literal["stdout", "stderr"] = "stderr" if json else "stdout"
     if best:
