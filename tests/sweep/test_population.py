@@ -20,7 +20,13 @@ from ludus.sweep import Sweeper, SweepResult
 from ludus.sweep.curve import Point
 from ludus.sweep.population.config import ExploreSection
 from ludus.sweep.population.record import PopulationRecord
-from ludus.sweep.population.selection import Contender, exploit, explore, num_replaced
+from ludus.sweep.population.selection import (
+    Contender,
+    exploit,
+    explore,
+    first_point,
+    num_replaced,
+)
 from ludus.sweep.run import SweptSession
 from ludus.sweep.space import Space
 from ludus.sweep.trials import Leg
@@ -383,6 +389,14 @@ def test_what_a_key_draws_does_not_depend_on_the_choices_before_it() -> None:
             for one in ("a", "b")
         ]
         assert drawn[0]["last"] == drawn[1]["last"]
+
+
+def test_a_first_value_lies_on_a_step_however_small_the_steps_are() -> None:
+    for high, step in ((1.0, 0.1), (1e-12, 1e-13)):
+        variable = Range(kind="range", low=0.0, high=high, step=step, when=None)
+        space = Space({"key": variable})
+        drawn = {first_point(space, seed=0, member=member)["key"] for member in range(99)}
+        assert drawn == {*variable.grid()}  # type: ignore[misc]
 
 
 def test_a_value_is_resampled_with_its_probability() -> None:
