@@ -134,7 +134,7 @@ class SweepResult:
     schedule: Sequence[Leg]
     """The values that the best trial was run with, oldest first; more than one if they changed on the way."""
     unit: str
-    """What a row of the table is: a trial, or a member of a population."""
+    """The noun for a row of the table: trial, or member of a population."""
 
     def table(self) -> list[dict[str, Any]]:
         """Return a row for each trial: its number, state, score with interval, values, point and runs."""

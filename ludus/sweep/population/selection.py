@@ -1,6 +1,6 @@
 """Exploit and explore: which members copy which, and with which values the copies go on.
 
-Every random choice has a generator of its own, derived from the seed of the search, the generation and the
+Every random choice has a separate generator, derived from the seed of the search, the generation and the
 member, so that it is the same however often the search was interrupted.
 """
 
