@@ -92,6 +92,7 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Leave nothing behind: caches and temporary files lie below pytest's folder, and processes end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LUDUS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         # What the compiler has made serves both processes of a run of the tests.
         here = tmp_path_factory.getbasetemp()
         shared = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here

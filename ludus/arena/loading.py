@@ -1,17 +1,19 @@
-"""The agents of an arena run, rebuilt without its loss and its rollouts: for `ludus.load`."""
+"""The agents of an arena run: rebuilt without its loss and rollouts, found in its states, started from."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import nn
 
 from ludus.arena.agents.combined import CombinedAgents
+from ludus.arena.learning.update import GradientUpdate
 from ludus.arena.learning.weights import AgentWeights, of_agents
 from ludus.arena.scenario import ScenarioInstance
 from ludus.core.abilities import Supplied, made, ungiven
 from ludus.core.errors import ConfigError
+from ludus.nn.start import StartTarget
 
 if TYPE_CHECKING:
     from ludus.arena.trainer import TensorDictTrainer
@@ -50,3 +52,22 @@ def kept(trainer: TensorDictTrainer, given: Supplied) -> KeptAgents:
         raise ungiven("scenario instance", trainer.config.name)
     trainer.given_instance = instance or trainer.given_instance
     return KeptAgents(trainer.built_agents())
+
+
+class LearningAgents(Protocol):
+    """A trainer whose agents are updated by gradients."""
+
+    @property
+    def update(self) -> GradientUpdate: ...
+    @property
+    def agents(self) -> CombinedAgents: ...
+
+
+def starting(trainer: LearningAgents) -> StartTarget:
+    """Return the agents, which can start as those of another run; a method of the trainer."""
+    return trainer.update.starting()
+
+
+def weights_of(trainer: LearningAgents, state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the weights of the agents in a saved state; a method of the trainer."""
+    return of_agents(state["update"]["learner"]["weights"], trainer.agents)

@@ -11,12 +11,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ludus.arena import loading
 from ludus.arena.analyser import AnalysedRollouts
 from ludus.arena.evaluation import ProtocolEvaluation
 from ludus.arena.initialisation.pretraining import make_pretraining
 from ludus.arena.learning.estimate import estimate
 from ludus.arena.learning.update import ArenaUpdate, GradientUpdate, Learned
-from ludus.arena.learning.weights import AgentWeights, of_agents
+from ludus.arena.learning.weights import AgentWeights
 from ludus.arena.libraries import TensorDict, TensorDictBase
 from ludus.arena.plan import make_plan
 from ludus.arena.playing.columns import chosen, kinds_of, to_columns, to_tensordict
@@ -29,12 +30,10 @@ from ludus.arena.statistics import Meter, critic_statistics
 from ludus.arena.trainer import TensorDictTrainer, within
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import LudusError
-from ludus.core.starting import SavedTraining
 from ludus.data.replay.pending import Form, MinibatchOrder, PendingData
 from ludus.judge.divergence import DivergenceGuard
 from ludus.nn.learner import Learner
 from ludus.nn.schedules import Schedule
-from ludus.nn.start import StartTarget
 from ludus.nn.swapped_weights import SIDE_EFFECTS, restored, swapped_weights
 from ludus.seeds import derive, forked, generator
 from ludus.session.begun import begin, engine_options, in_whole
@@ -64,6 +63,8 @@ class TensorDictRlTrainer(TensorDictTrainer):
     each is then one stage.
     """
 
+    starting, weights_of = loading.starting, loading.weights_of
+    saved_training = staticmethod(GradientUpdate.saved_training)
     trainer_type: ClassVar[str] = "rl"
     built_by_fit: ClassVar[tuple[str, ...]] = (
         *TensorDictTrainer.built_by_fit,
@@ -295,19 +296,6 @@ class TensorDictRlTrainer(TensorDictTrainer):
             "judge": self.judge,
             **({} if self.pretraining is None else {"pretraining": self.pretraining}),
         }
-
-    def starting(self) -> StartTarget:
-        """Return the agents, which can start as those of another run."""
-        return self.update.starting()
-
-    @staticmethod
-    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
-        """Return the agents in a saved state."""
-        return GradientUpdate.saved_training(state)
-
-    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the weights of the agents in a saved state."""
-        return of_agents(state["update"]["learner"]["weights"], self.agents)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None

@@ -111,6 +111,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _named_run(run: str) -> str:
+    """Return the location of a run that may be called by its name."""
+    from ludus.store.places import named_run
+
+    return named_run(run)
+
+
 ConfigFile = Annotated[
     str,
     typer.Argument(
@@ -122,7 +130,14 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Change a key: optimizer.beta1=0.8"),
 ]
-RunDir = Annotated[str, typer.Argument(metavar="RUN", help="A run directory, such as runs/digits.")]
+RunDir = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN",
+        callback=_named_run,
+        help="A run directory, such as runs/digits, or the name of a run below runs.",
+    ),
+]
 Plugin = Annotated[
     list[str] | None, typer.Option("--plugin", help="Your module that registers kinds.")
 ]

@@ -91,16 +91,18 @@ def train(
 
 
 def _numbered(root: str, name: str) -> str:
-    """Return a name that no run has yet, and say so if it is not the config's."""
-    from ludus.store.directory import free_name, way_to_resume
+    """Return a name that no run and no group has yet, and say so if it is not the config's."""
+    from ludus.store.directory import way_to_resume
+    from ludus.store.groups import free_name, group_members
     from ludus.store.places import below
 
     free = free_name(root, name)
     if free != name:
         taken = below(root, name)
-        tell(
-            f"{taken} is a run already (`{way_to_resume(taken)}`); this one is {below(root, free)}"
-        )
+        what = f"{taken} is a run already (`{way_to_resume(taken)}`)"
+        if group_members(root, name):
+            what = f"{name} is a group of runs already"
+        tell(f"{what}; this one is {below(root, free)}")
     return free
 
 
@@ -133,7 +135,10 @@ def resume(
         key, value = length_of(trainer.config)
         text = f"this run has already ended; raise its length to continue, as in {key}={2 * value}"
         if before["event"] == "stopped":
-            text = "this run was stopped for good and cannot continue; start a new one"
+            by = trainer.run.stop_key
+            remedy = f"change {by} to continue, or" if by else "to train on,"
+            place = f"--from {storage.place}:last"
+            text = f"this run was stopped; {remedy} start a new one from its weights: {place}"
         tell(text)
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
 

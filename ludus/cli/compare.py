@@ -10,10 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from ludus.core.errors import RunError
+from ludus.judge.confidence import MeanInterval
 from ludus.judge.directions import Direction
 from ludus.show.compared import CONFIDENCE, Comparison, Difference, Estimate, Side, Take
 from ludus.show.comparing import compare
-from ludus.show.report.scales import short_number
+from ludus.show.report.scales import interval_text, short_number
 from ludus.show.terminal import clean, pass_on, say
 from ludus.store.groups import runs_called
 from ludus.store.strict_json import one_line
@@ -71,9 +72,13 @@ def _print_scores(found: Comparison) -> None:
     )
     for letter, side in (("A", found.a), ("B", found.b)):
         mean = side.mean
-        interval = "none" if mean.low is None else _interval(mean.low, mean.high)
         each = ", ".join(_seeded(side))
-        cells = [f"{letter} {side.name}", str(len(side.runs)), short_number(mean.mean), interval]
+        cells = [
+            f"{letter} {side.name}",
+            str(len(side.runs)),
+            short_number(mean.mean),
+            _interval(mean),
+        ]
         table.add_row(*(_cell(cell) for cell in cells), Text(clean(each)))
     say("")
     _print(table)
@@ -102,14 +107,12 @@ def _print_verdict(found: Comparison) -> None:
 
 
 def _told(one: Estimate) -> str:
-    interval = "" if one.low is None else f" ({CONFIDENCE:.0%}: {_interval(one.low, one.high)})"
+    interval = "" if one.low is None else f" ({CONFIDENCE:.0%}: {_interval(one)})"
     return short_number(one.value) + interval
 
 
-def _interval(low: float | None, high: float | None) -> str:
-    assert low is not None
-    assert high is not None
-    return f"{short_number(low)} to {short_number(high)}"
+def _interval(one: Estimate | MeanInterval) -> str:
+    return "none" if one.low is None or one.high is None else interval_text(one.low, one.high)
 
 
 def _table(*titles: str) -> Table:

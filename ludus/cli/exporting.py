@@ -75,7 +75,7 @@ def export_run(
         )
     out = place_in_run(path, "policy") if out is None else out
     prepared = PreparedRun.open(path, script=script, check=that_exports, tell=tell)
-    with prepared.prepared(model, that_exports) as chosen:
+    with prepared.prepared(model, that_exports, is_last_best=False) as chosen:
         chosen.one.export(chosen.weights, out)
     return out
 
@@ -91,7 +91,7 @@ def _write_programs(
         raise ConfigError(
             f"what {path} trained takes the observations of its env: leave inputs away"
         )
-    programs = run.use(run.weights(model), making.programs)
+    programs = run.use(run.weights(model, is_last_best=False), making.programs)
     is_one = [*programs] == [""]
     if is_one and out.suffix != suffix:
         out = out.with_name(f"{out.name}{suffix}")

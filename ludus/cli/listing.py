@@ -26,7 +26,7 @@ _LESS_NEEDED = ("exact", "started", "trainer", "group", "progress", "tags")
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which runs are meant, and in which order."""
+    """The runs that are meant, and their order."""
 
     words: Sequence[str] = ()
     """Names, and comparisons such as kind=ppo; a run has to meet all of them."""

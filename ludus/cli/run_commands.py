@@ -24,7 +24,7 @@ Model = Annotated[
 
 
 class ExportFormat(StrEnum):
-    """What `ludus export` writes."""
+    """The format that `ludus export` writes."""
 
     NUMPY = "numpy"
     TORCH = "torch"
@@ -92,7 +92,7 @@ def evaluate(
 def play(
     run: RunDir,
     out: Annotated[
-        str | None, typer.Option("--out", help="Where to write the film; else RUN/play.gif.")
+        str | None, typer.Option("--out", "-o", help="Where to write the film; else RUN/play.gif.")
     ] = None,
     episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
     fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Frames per second.")] = 25.0,
@@ -117,7 +117,9 @@ def export(
     out: Annotated[
         str | None,
         typer.Option(
-            "--out", help="Where to write; else RUN/policy, RUN/program.pt2 or RUN/program.onnx."
+            "--out",
+            "-o",
+            help="Where to write; else RUN/policy, RUN/program.pt2 or RUN/program.onnx.",
         ),
     ] = None,
     format_: Annotated[
@@ -186,7 +188,7 @@ def report(
             metavar="RUN...", help="One run, several to compare, or the name of a group."
         ),
     ],
-    out: Annotated[str | None, typer.Option("--out", help="Where to write the page.")] = None,
+    out: Annotated[str | None, typer.Option("--out", "-o", help="Where to write the page.")] = None,
     band: Annotated[
         Band,
         typer.Option("--band", help="The area around the mean of runs that differ in the seed."),

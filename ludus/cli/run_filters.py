@@ -203,7 +203,8 @@ def _score_place(row: Row) -> tuple[bool, str, float]:
         found = float(score)
     except OverflowError:
         found = float("inf") if score > 0 else float("-inf")
-    return False, metric, found if known_direction(metric) == "min" else -found
+    mode = row["best_mode"] or known_direction(metric)
+    return False, metric, found if mode == "min" else -found
 
 
 def _place(value: object) -> tuple[int, float, str]:

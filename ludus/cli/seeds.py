@@ -15,6 +15,8 @@ from ludus.core.errors import ConfigError, LudusError
 from ludus.show.counts import progress
 from ludus.show.tables import print_table
 from ludus.show.terminal import clean, pass_on, say, tell
+from ludus.store.directory import run_storage
+from ludus.store.groups import ONLY_GROUP
 from ludus.store.strict_json import one_line
 from ludus.sweep.result_lines import interval
 from ludus.sweep.seed_group import SeedGroup
@@ -49,7 +51,9 @@ class SeedsCommand:
             print_seeds(result)
             if result.is_over and not result.failed:
                 where = [] if self.root == "runs" else ["--root", self.root]
-                say(f"next: {shlex.join(['ludus', 'report', result.group, *where])}")
+                is_run = run_storage(self.root, result.group).exists("run.json")
+                word = f"{ONLY_GROUP}{result.group}" if is_run else result.group
+                say(f"next: {shlex.join(['ludus', 'report', word, *where])}")
         if result.failed:
             raise LudusError(f"{_failures(result)}; `{self.way_to_go_on()}` tries again")
         if not (result.is_over or as_json):

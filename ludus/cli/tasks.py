@@ -17,6 +17,7 @@ from ludus.cli.film import is_film, write_gif
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
 from ludus.config.base import TrainerConfig, change, config_of, current, read_data, typed_file
+from ludus.config.bases import has_base
 from ludus.config.overrides import key_paths
 from ludus.config.registry import find, is_program
 from ludus.core.abilities import Narrates, find_ability
@@ -58,7 +59,10 @@ def _plain(more: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 def print_result(result: Result, *, is_silent: bool) -> None:
     """Print how a run ended and what to do next; a display has already shown how to resume."""
     is_shown = result.status == "interrupted" and not is_silent
-    say(f"{result.status}: {result.reason}" if result.reason and not is_shown else result.status)
+    reason = result.reason if not is_shown else None
+    # A display has said that the run finished; what stopped it may be cut there.
+    if is_silent or reason or result.status == "interrupted":
+        say(f"{result.status}: {reason}" if reason else result.status)
     for best in bests({"best": result.best, "more_bests": result.more_bests}).values():
         say(f"best {best['metric']} {best['score']:.6g} in {result.run_dir}/{best['model']}")
     for one in result.runners_up:
@@ -182,7 +186,9 @@ def migrate_file(path: Path, *, write: bool) -> None:
         raise ConfigError("--write needs a file, not standard input")
     data = read_data(path)
     config = typed_file(current(data, source=str(path)), source=str(path))
-    if (newer := current(data, source=str(path))) == data:
+    newer = current(data, source=str(path))
+    # A file with a base is either current or refused: it holds only what differs, and stays so.
+    if newer == data or has_base(data):
         warn(f"{path} is at version {config.version} already")
         text = strict_yaml.dump(data) if str(path) == "-" else path.read_text(encoding="utf-8")
     else:

@@ -267,6 +267,10 @@ def config_of(
         start_from(data, start, tell=tell)
     changed = change(data, overrides, source=source, tell=tell)
     asked = changed[: len(overrides)]
+    if start is not None and data.get("start") is None:
+        raise ConfigError(
+            f"the command line: --from {start} starts from a run, and start=null from none; leave one out"
+        )
     if is_preset(source) and "name" not in asked and changes_task(asked):
         data["name"] = source
     return typed(data, source=source, changed=changed)

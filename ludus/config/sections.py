@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -207,7 +207,8 @@ def _describe(cls: type[StrictConfig], data: object, problem: ErrorDetails) -> t
             return f"{path}.kind", f"is '{tag}'.{nearest(tag, tags(annotation))}"
         case "union_tag_not_found" | "model_attributes_type":
             return path, _section_with_kind(tags(annotation))
-    message = str(problem["msg"]).replace("Input should be", "must be").replace("Value error, ", "")
+    text = str(problem["msg"]).replace("Value error, ", "")
+    message = re.sub(r"^(Input|String|List|Dictionary) should", "must", text)
     return path, _MESSAGES.get(problem["type"], message)
 
 
@@ -263,6 +264,14 @@ def section_kinds(annotation: object) -> list[str]:
     return [kind for argument in get_args(annotation) for kind in section_kinds(argument)]
 
 
+def _values_of(annotation: object) -> Any:
+    """Return the annotation of the values where the keys are the user's own; None elsewhere."""
+    if get_origin(annotation) is dict:
+        return get_args(annotation)[1]
+    found = map(_values_of, () if get_origin(annotation) is list else get_args(annotation))
+    return next((values for values in found if values is not None), None)
+
+
 def _locate(
     cls: type[StrictConfig], data: object, loc: Sequence[Any]
 ) -> tuple[list[str], type[StrictConfig] | None, Any]:
@@ -274,6 +283,10 @@ def _locate(
     annotation: Any = cls
     section = owner = section_class(cls, data)
     for part in loc:
+        values = _values_of(annotation)
+        if values is not None and isinstance(data, Mapping) and part in data:
+            keys, data, annotation = [*keys, str(part)], data[part], values
+            continue
         section = section_class(annotation, data)
         field = section.model_fields.get(part) if section and isinstance(part, str) else None
         if isinstance(part, int) and isinstance(data, list):

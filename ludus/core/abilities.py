@@ -10,10 +10,11 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from types import FunctionType
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 
 T = TypeVar("T")
 
@@ -42,10 +43,10 @@ OWN_CLASS = "trainer"
 
 @dataclass(frozen=True)
 class Supplied:
-    """What a run trained that is not in its config."""
+    """The parts of a run that its config does not describe."""
 
     network: object
-    """What the caller of `ludus.load` gave for it; None for nothing."""
+    """A network that the caller of `ludus.load` gave, or a maker of one; None if there is none."""
     by_script: Collection[str]
     """The roles of what the script gave when the run began; empty if its trainer is here."""
     inputs: object = None
@@ -200,6 +201,12 @@ class HasAbilities(Protocol):
         """Return the objects whose methods are the trainer's abilities."""
 
 
+class HasConfig(HasAbilities, Protocol):
+    """A trainer with the config of its run."""
+
+    config: Any
+
+
 def find_ability(trainer: HasAbilities, wanted: type[T]) -> T | None:
     """Return the first of a trainer's objects that has this ability; None if there is none."""
     found = next((one for one in trainer.abilities() if isinstance(one, wanted)), None)
@@ -249,3 +256,18 @@ class KeepsBests(Protocol):
 
     def forget_models(self, names: Collection[str] | None, /) -> None:
         """Drop the records of models whose weights are missing; None means all."""
+
+
+def unable(trainer: HasConfig, words: str, *, command: str = "") -> LudusError:
+    """Return the error for a trainer without an ability: `words` say what it lacks.
+
+    If its weights belong to another run, the error names that run, and the `command` for it.
+    """
+    config, kind = trainer.config, f"a run of kind '{trainer.config.kind}'"
+    has_weights = find_ability(trainer, KeepsWeights) is not None
+    if has_weights or not isinstance(config, NamesRun):
+        return LudusError(f"{kind} {words}")
+    way = f": ludus {command} {quote(str(config.run))}" if command else ""
+    return LudusError(
+        f"{kind} keeps no weights of its own, for it works with those of {config.run}; give that run{way}"
+    )

@@ -51,6 +51,8 @@ class Run:
         self.cursor: Cursor = []
         self.boundaries = 0
         self.stop_reason: str | None = None
+        self.stop_key: str | None = None
+        """Key of the config that stopped the run, if a resume with another value may go on."""
         self.leaving: str | None = None
         self.is_finished = False
         self.is_pending = False
@@ -62,7 +64,8 @@ class Run:
         self.waiting_for = ""
         """The event a stage waits for when it raises Interrupted without a signal."""
         self.exhausted: list[list[Any]] = []
-        """Cursor where the last outermost loop ran out of rounds: a longer run continues from there."""
+        """Cursor where the last outermost loop ended: a run that goes on after its end continues
+        from there. A loop that a stop kept from opening is none."""
         self.record: Callable[[Mapping[str, Any] | None], None] = _forget
         """Takes the metrics of every stage; the runtime sets it to the log's `record`."""
         self.log: Log = NoLog()
@@ -120,6 +123,7 @@ class Run:
             "cursor": to_json(self.cursor),
             "boundaries": self.boundaries,
             "stop_reason": self.stop_reason,
+            "stop_key": self.stop_key,
             "leaving": self.leaving,
             "is_finished": self.is_finished,
             "exhausted": self.exhausted,
@@ -128,7 +132,7 @@ class Run:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a saved state. The cursor is not followed here: the loop starts from it."""
         names = ("cursor", "boundaries", "stop_reason", "leaving", "is_finished", "exhausted")
-        states.check_keys(state, "counters", *names)
+        states.check_keys(state, "counters", *names, optional=["stop_key"])  # older runs have none
         counts = states.counts(state, "counters")
         with states.within("counters"):
             states.check_keys(counts, *self._counter_names, optional=list(counts))
@@ -137,12 +141,13 @@ class Run:
             states.flag(state, "is_finished"),
         )
         reason = None if state["stop_reason"] is None else states.text(state, "stop_reason")
+        key = None if state.get("stop_key") is None else states.text(state, "stop_key")
         opened, exhausted = _frames(state, "cursor"), _frames(state, "exhausted")
         leaving = state["leaving"]
         if leaving is not None and leaving not in [frame.name for frame in opened]:
             raise states.StateError("leaving", f"is {leaving!r}, a loop that the cursor is not in")
         self.counters = Counters(counts)
-        self.boundaries, self.stop_reason = boundaries, reason
+        self.boundaries, self.stop_reason, self.stop_key = boundaries, reason, key
         self.leaving, self.is_finished, self.exhausted = leaving, is_finished, to_json(exhausted)
 
 

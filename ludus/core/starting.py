@@ -23,7 +23,7 @@ class Taken:
 
 @dataclass(frozen=True)
 class SavedTraining:
-    """What a saved state offers to another run."""
+    """The networks and parts in a saved state that another run can start from."""
 
     networks: Mapping[str, Mapping[str, Any]]
     """The `weights` and the `optimizer` of each network, by the name of the network."""

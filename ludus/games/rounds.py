@@ -1,4 +1,4 @@
-"""What no run of games on the device does: call an evaluator of a script."""
+"""Refuse the evaluator of a script for games on the device, which do not call one."""
 
 from __future__ import annotations
 

@@ -19,6 +19,10 @@ Weights = Callable[[Score], Mapping[str, Tensor]]
 """Returns the weights to save for this score; called only if they are among the best."""
 
 
+TARGET = "evaluation.target"
+"""The key of the target in every config."""
+
+
 def stop_run(run: Run, reason: str) -> None:
     """End the whole run."""
     run.stop(reason)
@@ -127,7 +131,10 @@ class Judge:
         for score, value in judged:
             if score.is_reached(value):
                 reason = f"{score.metric} reached {value:g}, the target being {score.target:g}"
+                is_stopped = run.stop_reason is not None
                 self._end(run, reason)
+                if run.stop_reason is not None and not is_stopped:
+                    run.stop_key = TARGET
             self._count(score, value)
         if judged:
             self._end_without_patience(run, without)

@@ -24,6 +24,8 @@ _WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 _under_way: list[str] = []
 _open: list[Signals] = []
+_stopping: list[Any] = []
+"""The handlers of what executes several runs."""
 
 
 @contextlib.contextmanager
@@ -67,6 +69,7 @@ class Signals:
         is_hangup = number == signal.SIGHUP
         if self._is_asked and not is_hangup:
             raise KeyboardInterrupt
+        is_first = not self._run.interrupted
         self._is_asked |= not is_hangup
         self._run.interrupted = True
         name = signal.Signals(number).name
@@ -74,9 +77,14 @@ class Signals:
         notice = "saving and stopping when the next boundary is reached; once more stops at once"
         if is_at_once:
             notice = f"stopping at once, while {_under_way[-1]}"
-        # The handler may interrupt a write to a stream, so it writes to the terminal directly.
-        with contextlib.suppress(OSError):
-            os.write(2, f"\n{name}: {notice}\n".encode())
+        display = self._run.display
+        if display is None or not display.notice(f"{name}: {notice}"):
+            # The handler may interrupt a write to a stream, so it writes to the terminal directly.
+            with contextlib.suppress(OSError):
+                os.write(2, f"\n{name}: {notice}\n".encode())
+        # A run that has just come to its end is not interrupted: what executes it stops nevertheless.
+        if is_first and (outer := self._before[number]) in _stopping:
+            outer(number, frame)
         if is_at_once:
             raise KeyboardInterrupt
 
@@ -100,9 +108,11 @@ def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
     # What is ignored, as a SIGHUP under nohup, stays so.
     watched = [one for one in _WATCHED if signal.getsignal(one) != signal.SIG_IGN]
     before = {one: signal.signal(one, hear) for one in watched}
+    _stopping.append(hear)
     try:
         yield heard
     finally:
+        _stopping.remove(hear)
         for one, handler in before.items():
             signal.signal(one, handler)
 

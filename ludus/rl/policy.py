@@ -78,7 +78,13 @@ class Policy:
 
     def _actions(self, obs: object, masks: object, *, is_greedy: bool) -> tuple[NDArray[Any], bool]:
         """Return the actions (N, ...) in the form of the action space, and whether obs is a single one."""
-        raw = obs if isinstance(obs, np.ndarray) else np.asarray(obs)
+        try:
+            raw = obs if isinstance(obs, np.ndarray) else np.asarray(obs)
+        except ValueError:
+            raise LudusError(
+                f"the policy takes observations of shape {list(self._space_shape)}, or a batch of them, but"
+                " got some of different shapes"
+            ) from None
         is_single = raw.ndim == self._num_dims
         if raw.shape[raw.ndim - self._num_dims :] != self._space_shape or not (
             is_single or raw.ndim == self._num_dims + 1

@@ -90,7 +90,7 @@ def has_begun(files: Files | None) -> bool:
 
 
 class EngineOptions(TypedDict):
-    """What a choice of engine depends on, besides the update and the config."""
+    """Facts about a run that the choice of its engine depends on, besides the update and the config."""
 
     has_begun: bool
     tell: Callable[[str], None]

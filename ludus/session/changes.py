@@ -12,7 +12,7 @@ from ludus.config.overrides import MISSING, is_length, value_at
 from ludus.core.errors import RunError
 from ludus.store import note
 from ludus.store.checkpoint import Saved
-from ludus.store.directory import deciding, value_of
+from ludus.store.directory import deciding, events, value_of
 from ludus.store.storage import Storage
 from ludus.store.strict_json import one_line
 
@@ -24,7 +24,7 @@ HISTORY = "changes"
 
 
 class Changes(NamedTuple):
-    """What a resumed run changes in its config."""
+    """The keys that a resumed run changes in its config."""
 
     values: Mapping[str, tuple[Any, Any]]
     """The old and the new value of each key."""
@@ -91,7 +91,8 @@ def value_in(config: TrainerConfig, path: str) -> Any:
 def note_changes(storage: Storage, changes: Changes, saved: Saved | None, *, tell: Tell) -> None:
     """Record each change of the config in run.json and in the events: old, new, and where it happened.
 
-    A run that was killed before its next checkpoint changes again, at the same place: once is enough.
+    A run that was killed before its next checkpoint changes again, at the same place: once is enough. If it
+    does not, what it had changed is forgotten, because nothing was trained with it.
     """
     about = note.read_note(storage)
     history = about.get(HISTORY, [])
@@ -104,8 +105,11 @@ def note_changes(storage: Storage, changes: Changes, saved: Saved | None, *, tel
         {"key": key, "old": old, "new": new, **where} for key, (old, new) in changes.values.items()
     ]
     fresh = [line for line in lines if line not in history]
-    for line in fresh:
+    told = list(events(storage, CHANGED))
+    # A kill may come between the events and run.json.
+    for line in (one for one in fresh if not any(one.items() <= event.items() for event in told)):
         text = f"{line['key']} is {one_line(line['new'])}, which was {one_line(line['old'])}"
         tell(CHANGED, reason=text, **line)
-    if fresh:
-        note.write_note(storage, {**about, HISTORY: [*history, *fresh]})
+    kept = [one for one in history if one in lines or one.get("boundary", 0) < where["boundary"]]
+    if fresh or kept != history:
+        note.write_note(storage, {**about, HISTORY: [*kept, *fresh]})

@@ -25,4 +25,9 @@ def _to_6(data: dict[str, Any]) -> dict[str, Any]:
     return dict([*items[:place], ("start", None), *items[place:]])
 
 
-declare("ludus.session", categories={"logger": "loggers"}, migrations={5: _to_6})
+declare(
+    "ludus.session",
+    categories={"logger": "loggers"},
+    migrations={5: _to_6},
+    needs={"wandb": "ludus[wandb]", "mlflow": "ludus[mlflow]", "pandas": "ludus[frames]"},
+)

@@ -139,13 +139,18 @@ def _distributions() -> Mapping[str, list[str]]:
 
 
 def source_hash(file: Path) -> str:
-    """Return a hash of a module's file, or of every Python file of a package."""
+    """Return the first part of `source_digest`, which tells versions of a module apart."""
+    return source_digest(file)[:16]
+
+
+def source_digest(file: Path) -> str:
+    """Return the sha256 of a module's file, or of every Python file of a package."""
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     digest = hashlib.sha256()
     for path in files:
         digest.update(f"{path.relative_to(file.parent)}\0".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()[:16]
+    return digest.hexdigest()
 
 
 def differences(saved: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -19,6 +19,7 @@ from ludus.core.run import Every, Run
 from ludus.core.services import Log
 from ludus.session.backend import Backend, Event, StartedBackend
 from ludus.session.record import AXES, FINEST, Record, axis_of
+from ludus.show.report.series import NOT_SCALARS
 from ludus.store.storage import Storage
 
 
@@ -294,5 +295,5 @@ def _mean(numbers: Sequence[float]) -> float:
 
 
 def _check_name(name: str) -> None:
-    if not name or name in counters.known() or name in ("text", "histogram", "image"):
+    if not name or name in counters.known() or name in NOT_SCALARS:
         raise LudusError(f"a metric cannot be named '{name}'; choose one such as 'train/loss'")

@@ -50,8 +50,13 @@ class PreparedRun:
         return cls(trainer, storage, newest(path, storage, trainer.config), tell)
 
     @contextlib.contextmanager
-    def prepared(self, model: str, able: Callable[[Trainer], A]) -> Iterator[UsableWeights[A]]:
-        """Yield the object with an ability of the prepared trainer, and the weights of this name."""
+    def prepared(
+        self, model: str, able: Callable[[Trainer], A], *, is_last_best: bool = True
+    ) -> Iterator[UsableWeights[A]]:
+        """Yield the object with an ability of the prepared trainer, and the weights of this name.
+
+        A run without a best model gives its last, unless `is_last_best` is false.
+        """
         trainer = self.trainer
         with Compute.of(trainer.config):
             prepare(trainer)
@@ -63,6 +68,7 @@ class PreparedRun:
                     as_first(trainer.parts(), model),
                     weights_of=one.weights_of,
                     tell=self.tell,
+                    is_last_best=is_last_best,
                 )
                 if about and (recalls := find_ability(trainer, Recalls)) is not None:
                     recalls.recall(about)

@@ -8,18 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from ludus.core.abilities import (
-    OWN_CLASS,
-    KeepsWeights,
-    Kept,
-    Loads,
-    NamesRun,
-    Supplied,
-    find_ability,
-)
-from ludus.core.errors import LudusError, RunError
+from ludus.core.abilities import OWN_CLASS, Kept, Loads, Supplied, find_ability, unable
+from ludus.core.errors import RunError
 from ludus.core.states import StateError
-from ludus.core.trainer import Trainer
 from ludus.session.build import trainer_of
 from ludus.session.device import Compute
 from ludus.session.kept import Tell, newest, weights_in
@@ -75,7 +66,10 @@ class RebuiltRun:
         trainer = trainer_of(storage, note, list(overrides), path=place, script=script, tell=tell)
         loads = find_ability(trainer, Loads)
         if loads is None:
-            raise _unloadable(trainer)
+            raise unable(
+                trainer,
+                "cannot be loaded; give its trainer a method `kept` (ludus.core.abilities.Loads)",
+            )
         saved = newest(place, storage, trainer.config)
         by_script = () if script is not None else _by_script(note, saved)
         with Compute.of(trainer.config):
@@ -114,15 +108,3 @@ def _by_script(note: Mapping[str, Any], saved: Saved) -> tuple[str, ...]:
     if not given and note.get("model_origin", note.get("origin")) == "script":
         return (OWN_CLASS,)
     return given
-
-
-def _unloadable(trainer: Trainer) -> LudusError:
-    kind = f"a run of kind '{trainer.config.kind}'"
-    if isinstance(trainer.config, NamesRun) and find_ability(trainer, KeepsWeights) is None:
-        return LudusError(
-            f"{kind} keeps no weights of its own, for it works with those of {trainer.config.run}; give that"
-            " run"
-        )
-    return LudusError(
-        f"{kind} cannot be loaded; give its trainer a method `kept` (ludus.core.abilities.Loads)"
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ludus.config import families, strict_yaml
@@ -58,18 +58,31 @@ def changes(storage: Storage, saved: Saved | None, new: TrainerConfig) -> Change
     return Changes(values, lengths)
 
 
+def without_stop(state: Mapping[str, Any], changed: Collection[str]) -> dict[str, Any]:
+    """Return the state of a run that may go on, since the key that stopped it has another value."""
+    run = state["run"]
+    if run.get("stop_key") not in changed:
+        return dict(state)
+    return {**state, "run": {**run, "stop_reason": None, "stop_key": None}}
+
+
 def _refuse_ended(
     storage: Storage, saved: Saved, values: Mapping[str, object], lengths: Sequence[str]
 ) -> None:
     """Raise RunError if the run has ended, so that nothing would come of the changes."""
     if not values:
         return
-    if reason := saved.state["run"].get("stop_reason"):
+    run = saved.state["run"]
+    if reason := run.get("stop_reason"):
+        key = run.get("stop_key")
+        if key in values and run["is_finished"]:
+            return
         what = "a greater length" if len(lengths) == len(values) else "another value"
+        remedy = f"change {key} as well, or " if key and run["is_finished"] else ""
         raise RunError(
             f"{storage.place} stopped before its end, because {reason}; {what}"
-            f" ({', '.join(values)}) does not make it go on: start a new run under another name without"
-            " what stopped it (a target, a patience, a callback)"
+            f" ({', '.join(values)}) does not make it go on: {remedy}start a new run from its weights"
+            f" (--from {storage.place}:last)"
         )
     if not lengths and saved.state["run"].get("is_finished"):
         raise RunError(

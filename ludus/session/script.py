@@ -61,7 +61,7 @@ def _as_main(script: str, arguments: Sequence[str]) -> Iterator[None]:
 
 
 class NoInput(io.StringIO):
-    """Standard input that refuses to be read, because nobody answers."""
+    """Standard input that refuses to be read, because no user is there to answer."""
 
     def _refuse(self) -> NoReturn:
         raise LudusError(

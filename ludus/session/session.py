@@ -157,7 +157,8 @@ class Session:
             facts, approximate = self._fingerprint(), self._request.resume == "approximate"
             changed = resumption.changed_facts(storage, saved, facts, is_approximate=approximate)
             state = self._trainer.migrated(saved.state)
-            saved.state = dict(self._trainer.changed_state(state, changes.values))
+            state = self._trainer.changed_state(state, changes.values)
+            saved.state = resumption.without_stop(state, changes.values)
             unsaved = self._parts.keys() - check_same_parts(self._parts, saved.state)
             directory.check_metrics(storage, saved.manifest)
             more = resumption.reasons_against(saved, changed, changes, sorted(unsaved))

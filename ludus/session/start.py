@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ludus.config.registry import find
-from ludus.config.start import BEST, LAST, StartConfig
+from ludus.config.registry import find, kinds
+from ludus.config.start import BEST, LAST, AgentStartConfig, StartConfig, start_class
 from ludus.core.abilities import find_ability
 from ludus.core.errors import ConfigError, LudusError, RunError
 from ludus.core.starting import SavedTraining, Starts, Taken, TakesOver
@@ -109,9 +109,12 @@ def read_source(section: StartConfig, root: str) -> Source:
     if section.model == LAST or wanted:
         if checkpoint.last_manifest(storage) is None:
             raise RunError(f"{place} has no checkpoint yet; let it run until it has saved one")
-        load_again(storage, note)
+        lacking = load_again(storage, note)
         found = last_of(storage, tell=tell)
-        saved = _training_in(found.state, kind, place)
+        try:
+            saved = _training_in(found.state, kind, place)
+        except ConfigError as error:
+            raise ConfigError(f"{error} {' '.join(f'{one}.' for one in lacking)}".strip()) from None
         if section.model == LAST:
             model = f"checkpoint {found.number}"
             return Source(place, run_id, kind, model, saved.weights(), saved)
@@ -165,8 +168,8 @@ def _training_in(state: Mapping[str, Any], kind: str, place: str) -> SavedTraini
 
 def _take(section: StartConfig, source: Source, target: TakesOver) -> dict[str, Any]:
     """Load what fits, and return the record of it."""
-    # The moments of a kept policy are not weights: they come with the normaliser.
-    weights = {k: v for k, v in source.weights.items() if not k.startswith("normalise.")}
+    moments = _moments_in(source)
+    weights = {name: one for name, one in source.weights.items() if name not in moments}
     taken = target.fitting(weights)
     if not taken.weights:
         raise RunError(
@@ -178,9 +181,9 @@ def _take(section: StartConfig, source: Source, target: TakesOver) -> dict[str, 
     digested: dict[str, Any] = {"weights": dict(taken.weights)}
     saved = source.saved
     if section.optimizer and saved is not None:
-        moments = {name: state["optimizer"] for name, state in saved.networks.items()}
-        target.take_optimizer(moments)
-        digested["optimizer"] = moments
+        optimizers = {name: state["optimizer"] for name, state in saved.networks.items()}
+        target.take_optimizer(optimizers)
+        digested["optimizer"] = optimizers
     for key in _PARTS:
         if getattr(section, key, False) and saved is not None:
             target.take_part(key, saved.parts.get(key))
@@ -201,12 +204,22 @@ def _take(section: StartConfig, source: Source, target: TakesOver) -> dict[str, 
     }
 
 
+def _moments_in(source: Source) -> set[str]:
+    """Return the names of an agent's moments of observations: they come with the normaliser."""
+    section = (
+        start_class(find("trainer", source.kind).Config)
+        if source.kind in kinds("trainer")
+        else None
+    )
+    if section is None or not issubclass(section, AgentStartConfig):
+        return set()
+    return {name for name in source.weights if name.startswith("normalise.")}
+
+
 def _hint(section: StartConfig, source: Source) -> str:
     """Return that the networks are used to normalised observations, where the moments are not taken."""
     parts = {} if source.saved is None else source.saved.parts
-    was_normalised = parts.get("normaliser") is not None or any(
-        name.startswith("normalise.") for name in source.weights
-    )
+    was_normalised = parts.get("normaliser") is not None or _moments_in(source)
     if getattr(section, "normaliser", True) or not was_normalised:
         return ""
     return "; its observations were normalised: 'start.normaliser' takes the moments too"

@@ -47,6 +47,10 @@ class Display(ABC):
     def message(self, text: str) -> None:
         """Show one line that the user should see."""
 
+    def notice(self, text: str) -> bool:
+        """Show a line from a signal handler, and return whether that is possible: it must not write now."""
+        return False
+
     @abstractmethod
     def close(self) -> None:
         """Restore the terminal; a second call does nothing."""

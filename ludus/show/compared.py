@@ -52,7 +52,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What differs between two sides, and how sure it is which is better."""
+    """Differences between two sides, and how sure it is which is better."""
 
     a: Side
     b: Side

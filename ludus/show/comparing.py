@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +22,8 @@ from ludus.show.report.groups import (
     flat_config,
     grouped,
     merged_config,
+    repeat_notes,
+    repeated,
     shown_value,
 )
 from ludus.show.report.scales import is_drawn
@@ -55,6 +57,13 @@ def compare(
     ]
     for side in sides:
         _check_kind(side)
+    found = [repeated(side.runs, range(len(side.runs))) for side in sides]
+    repeats = [
+        note
+        for side, some in zip(sides, found, strict=True)
+        for note in repeat_notes(side.runs, some)
+    ]
+    sides = [_without(side, some) for side, some in zip(sides, found, strict=True)]
     metric = metric or _common_metric(sides)
     for run in (run for side in sides for run in side.runs):
         if run.metrics and metric not in run.metrics:
@@ -80,7 +89,7 @@ def compare(
         _probability(one.scores, two.scores, mode),
         pairs,
         _estimate(gains) if pairs else None,
-        [*_notes(one, two, configs)],
+        [*repeats, *_notes(one, two, configs)],
     )
 
 
@@ -109,6 +118,11 @@ def _side(given: str, runs: Sequence[ReportedRun]) -> Side:
     """Return a side by the name of its group if its runs are one, else by what the user called it."""
     groups = grouped(runs)
     return Side(groups[0].name if len(groups) == 1 else given, runs)
+
+
+def _without(side: Side, repeats: Collection[int]) -> Side:
+    """Return a side without the runs that repeat another of it: they tell nothing of other seeds."""
+    return Side(side.name, [run for at, run in enumerate(side.runs) if at not in repeats])
 
 
 def _check_kind(side: Side) -> None:
@@ -163,7 +177,8 @@ def _score(run: ReportedRun, metric: str, take: Take, mode: Direction) -> float:
     """Return the score of a run: the best it recorded, or the best or last value in its log."""
     for best in run.all_bests if take == "best" else ():
         score = number(best.get("score"))
-        if best.get("metric") == metric and score is not None and is_drawn(score):
+        is_meant = best.get("metric") == metric and best.get("mode", mode) == mode
+        if is_meant and score is not None and is_drawn(score):
             return score
     if not run.metrics:
         run = read_run(run.place)

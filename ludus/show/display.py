@@ -7,7 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from ludus.core.errors import ConfigError, nearest
@@ -23,6 +23,9 @@ from ludus.show.terminal import clean, warn
 from ludus.show.wording import ShownScore, Value
 
 KINDS = ("auto", "rich", "minimal", "plain", "none")
+
+_NOTICE_HEIGHT = 8
+"""Lines of a terminal that has one to spare for notices."""
 
 Draw = Callable[[Scene, int, int], RenderableType]
 
@@ -91,6 +94,7 @@ class LiveDisplay(Display):
         self._scores: dict[str, ShownScore] = {}
         self._counters: dict[str, int] = {}
         self._live: SteadyLive | None = None
+        self._notice = ""
 
     @property
     def is_open(self) -> bool:
@@ -130,6 +134,10 @@ class LiveDisplay(Display):
             with contextlib.suppress(*TERMINAL_IS_GONE):
                 self._console.print(line)
 
+    def notice(self, text: str) -> bool:
+        self._notice = text
+        return self._live is not None
+
     def close(self) -> None:
         live, self._live = self._live, None
         _open_displays.discard(self)
@@ -163,7 +171,12 @@ class LiveDisplay(Display):
             speeds=self._speeds(place),
             courses=self._courses.values,
         )
-        return self._draw(scene, *self._console.size)
+        width, height = self._console.size
+        if height < _NOTICE_HEIGHT:
+            return self._draw(scene, width, height)
+        # The cursor is left in this line, where a terminal echoes ^C without moving the panels.
+        notice = Text(self._clean(self._notice), no_wrap=True, overflow="ellipsis", style="yellow")
+        return Group(self._draw(scene, width, height - 1), notice)
 
     def _clean(self, text: str) -> str:
         return clean(text, self._console.encoding)

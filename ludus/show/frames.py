@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ludus.config.leaves import leaves
 from ludus.config.optional import optional
-from ludus.config.overrides import key_paths, value_at
 from ludus.core.errors import LudusError, nearest
 from ludus.show.report.series import NOT_SCALARS, is_count, number, stretches
 from ludus.store.places import open_storage
@@ -78,7 +78,7 @@ class Results:
         }
         found |= dict.fromkeys(self._counters()) | row["counters"]
         taken = {*found}
-        for path, value in _leaves(config_of_row(row)):
+        for path, value in _columns(config_of_row(row)):
             found[f"config.{path}" if path in taken else path] = value
         return found
 
@@ -169,10 +169,11 @@ def _records(row: Row) -> Iterator[dict[str, Any]]:
         yield from some
 
 
-def _leaves(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _columns(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield each key of a config that holds a value, by its path, settings last; lists become tuples."""
-    for path in sorted(key_paths(config), key=lambda path: path.startswith("settings.")):
-        value = value_at(config, path)
+    found = leaves(config)
+    for path in sorted(found, key=lambda path: path.startswith("settings.")):
+        value = found[path]
         if path not in _OF_THE_FILE and not isinstance(value, Mapping):
             yield path, tuple(value) if isinstance(value, list) else value
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import itertools
 import json
 import os
 import re
@@ -50,15 +49,6 @@ def run_storage(root: str | Path, name: str, *, is_resume: bool = False) -> Stor
     storage = open_storage(below(root, name))
     storage.check_place()
     return storage
-
-
-def free_name(root: str | Path, name: str) -> str:
-    """Return the first of name, name-2, name-3 and so on that no run has yet."""
-    for number in itertools.count(1):
-        free = name if number == 1 else f"{name}-{number}"
-        if not run_storage(root, free).exists("run.json"):
-            return free
-    raise AssertionError("counting does not end")
 
 
 def refuse_foreign_directory(storage: Storage, *, is_resume: bool) -> None:

@@ -23,7 +23,7 @@ from ludus.store.own_files import is_own, is_own_folder
 from ludus.store.strict_json import dump_json
 
 _KEPT = ("LOCK", "events.jsonl", "config.yaml", "run.json", "tags.json", "checkpoints", "wandb")
-"""What a run keeps, or gets by itself, when it takes over a checkpoint."""
+"""Names that a run keeps, or gets by itself, when it takes over a checkpoint."""
 _IMMUTABLE = ("segments", "segments-copy", "models")
 _PASSING = re.compile(r"\.(tmp|trash|aside)-")
 """Names of what is being written, removed or set aside."""

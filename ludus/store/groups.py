@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import LudusError, RunError
-from ludus.store.directory import found_run
+from ludus.store.directory import found_run, run_storage
 from ludus.store.note import read_note
 from ludus.store.places import below, is_url, open_storage, runs_in
 
@@ -15,6 +16,8 @@ GROUP = "group"
 """Key of run.json: the name of the group that the run belongs to; runs outside a group lack it."""
 
 
+ONLY_GROUP = "group:"
+"""Beginning of a word that names a group, whatever runs are called."""
 SWEEP = "sweep"
 """Key of run.json: the name of the search that the run belongs to."""
 
@@ -28,8 +31,13 @@ def group_of(note: Mapping[str, Any]) -> str | None:
 def runs_called(word: str, root: str) -> list[str]:
     """Return the locations of the runs that a word names; raise RunError if there is none.
 
-    A location comes first. A name that both a run below the root and a group have is refused.
+    A location comes first. A name that both a run below the root and a group have is refused: `group:NAME`
+    is the group alone.
     """
+    if word.startswith(ONLY_GROUP):
+        if members := group_members(root, word.removeprefix(ONLY_GROUP)):
+            return members
+        raise RunError(f"no run in {root} belongs to a group '{word.removeprefix(ONLY_GROUP)}'")
     if is_url(word) or Path(word).exists():
         if not open_storage(word).exists("run.json") and (members := group_members(root, word)):
             return members
@@ -39,13 +47,23 @@ def runs_called(word: str, root: str) -> list[str]:
     is_run = "/" not in word and open_storage(run).exists("run.json")
     if is_run and members:
         raise RunError(
-            f"'{word}' is both a run and a group of {len(members)} runs; write {run} for the run, or list"
-            " the group's runs"
+            f"'{word}' is both a run and a group of {len(members)} runs; write {run} for the run,"
+            f" {ONLY_GROUP}{word} for the group"
         )
     if is_run or members:
         return [run] if is_run else members
     found_run(word)
     raise AssertionError("a run that is found has a location")
+
+
+def free_name(root: str | Path, name: str) -> str:
+    """Return the first of name, name-2, name-3 and so on that no run and no group has yet."""
+    groups = groups_in(root)
+    for number in itertools.count(1):
+        free = name if number == 1 else f"{name}-{number}"
+        if not run_storage(root, free).exists("run.json") and free not in groups:
+            return free
+    raise AssertionError("counting does not end")
 
 
 def group_members(root: str | Path, name: str) -> list[str]:

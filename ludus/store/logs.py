@@ -10,6 +10,9 @@ from collections.abc import Callable, Mapping
 from ludus.core.errors import StorageError
 from ludus.store.storage import Growing, check_name, is_log_name
 
+SESSION = "session"
+"""Field of timing.jsonl, the same in all lines of one process: where in the file they begin, in bytes."""
+
 
 class GrowingLogs(ABC):
     """Common handling of logs for every storage; a subclass defines how one is opened and truncated."""

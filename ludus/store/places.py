@@ -66,3 +66,10 @@ def runs_in(root: str | Path) -> list[str]:
     path = Path(root)
     found = sorted(path.iterdir()) if path.is_dir() else []
     return [str(one) for one in found if os.path.isfile(one / "run.json")]
+
+
+def named_run(run: str) -> str:
+    """Return runs/NAME for the bare name of a run there; any other text as it is."""
+    is_name = Path(run).name == run and not Path(run).exists()
+    there = Path("runs", run)
+    return str(there) if is_name and (there / "run.json").is_file() else run

@@ -6,7 +6,6 @@ import datetime
 from pathlib import Path
 from typing import Any
 
-from ludus.config import strict_yaml
 from ludus.core.errors import LudusError, RunError
 from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP
@@ -14,6 +13,7 @@ from ludus.store.checkpoint_files import peek
 from ludus.store.groups import GROUP
 from ludus.store.note import read_note
 from ludus.store.places import open_storage, parted, runs_in
+from ludus.store.run_config import current_config
 from ludus.store.storage import Storage
 from ludus.store.tags import read_tags
 
@@ -40,6 +40,7 @@ def summary(storage: Storage) -> Row:
         "counters": ending.get("counters", {}),
         "best_score": best["score"] if best else None,
         "best_metric": best["metric"] if best else None,
+        "best_mode": best.get("mode") if best else None,
         **({"more_bests": more} if (more := ending.get("more_bests")) else {}),
         **({RUNNERS_UP: runners} if (runners := ending.get(RUNNERS_UP)) else {}),
         "exact": ending.get("exact"),
@@ -48,13 +49,8 @@ def summary(storage: Storage) -> Row:
 
 
 def config_of_row(row: Row) -> dict[str, Any]:
-    """Return the config of a run, as its config.yaml has it; empty if it is damaged."""
-    try:
-        text = open_storage(row["run_dir"]).read("config.yaml", limit=strict_yaml.MAX_BYTES)
-        found = strict_yaml.parse(text, source=f"{row['run_dir']}/config.yaml")
-    except (LudusError, OSError):
-        return {}
-    return dict(found) if isinstance(found, dict) else {}
+    """Return the config of a run as it is now; empty if it is damaged."""
+    return current_config(open_storage(row["run_dir"]))
 
 
 def _row(place: str) -> Row:
@@ -71,7 +67,7 @@ def _row(place: str) -> Row:
     except (LudusError, OSError, ValueError, TypeError, KeyError) as error:
         reason = str(error) if isinstance(error, LudusError) else f"run.json is damaged: {error!r}"
         row |= {"status": "damaged", "reason": reason, "counters": {}}
-        return row | {"best_score": None, "best_metric": None, "exact": None}
+        return row | {"best_score": None, "best_metric": None, "best_mode": None, "exact": None}
 
 
 def _created(text: str) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+from ludus.core.errors import ConfigError
 from ludus.sweep.config import SweepConfig
-from ludus.sweep.trials import SweepTrial
+from ludus.sweep.trials import WHOLE, SweepTrial
 
 
 class Budget:
@@ -35,6 +36,12 @@ class Budget:
         all_trials = self._trials.values()
         trials = [one for one in all_trials if one.is_told or not self._config.deterministic]
         runs = [run for trial in trials for run in trial.runs.values()]
+        if missing := [run for run in runs if run.status in WHOLE and counter not in run.counters]:
+            counted = ", ".join(missing[0].counters) or "nothing"
+            raise ConfigError(
+                f"'budget.max_{counter}' is a limit of {counter}, which these runs do not count; they count"
+                f" {counted}. Set it to null, and limit the trials instead"
+            )
         return sum(run.counters.get(counter, 0) for run in runs)
 
     def seconds(self) -> float:

@@ -11,6 +11,7 @@ from typing import Any
 from ludus.core import counters
 from ludus.core.errors import StorageError
 from ludus.judge.directions import Direction
+from ludus.show.report.series import number
 from ludus.store.storage import Storage
 
 
@@ -83,27 +84,18 @@ def logged_names(storage: Storage) -> list[str]:
     """Return every metric that a run has logged."""
     found: dict[str, None] = {}
     for _, record in _records(storage):
-        found |= dict.fromkeys(name for name, value in record.items() if _number(value) is not None)
+        found |= dict.fromkeys(name for name, value in record.items() if number(value) is not None)
     return [name for name in found if name not in counters.known()]
 
 
 def point_of(record: Mapping[str, object], metric: str) -> Point | None:
     """Return the value of a metric in a record, with the counters; None if it is not in it."""
-    value = _number(record.get(metric))
+    value = number(record.get(metric))
     if value is None:
         return None
     # Metrics are written as floats, so that whole numbers are counters.
-    reached = {name: number for name, number in record.items() if type(number) is int}
+    reached = {name: count for name, count in record.items() if type(count) is int}
     return Point(reached, value)
-
-
-def _number(value: object) -> float | None:
-    """Return a number as a float; one that is not finite is logged by its name."""
-    if isinstance(value, str) and value in ("nan", "inf", "-inf"):
-        return float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value)
 
 
 def _records(storage: Storage) -> Iterator[tuple[int, dict[str, object]]]:

@@ -10,5 +10,10 @@ declare(
         "seed_pruner": "seed_pruners",
         "sweep_engine": "engines",
     },
-    needs={"optuna": "ludus[sweep]", "cmaes": "ludus[sweep]"},
+    needs={
+        "optuna": "ludus[sweep]",
+        "cmaes": "ludus[sweep]",
+        "scipy": "ludus[sweep]",
+        "ray": "ludus[ray]",
+    },
 )

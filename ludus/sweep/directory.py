@@ -24,6 +24,7 @@ from ludus.sweep.base import Base
 from ludus.sweep.config import CHANGEABLE, SearchConfig
 
 BEST = "best"
+JOURNAL = "journals/sweep.jsonl"
 _OURS = {
     *(
         "sweep.yaml",
@@ -56,6 +57,11 @@ def begin_or_compare(storage: LocalStorage, config: SearchConfig, base: Base) ->
         _compare(storage, "base.yaml", base.data, f"its base '{config.base}', with 'fixed',")
         now = config.model_dump(exclude=set(CHANGEABLE))
         _compare(storage, "sweep.yaml", now, "its file")
+    elif storage.exists(JOURNAL):
+        raise RunError(
+            f"{storage.place}/sweep.yaml is missing, and {JOURNAL} is of the sweep that it named; restore it,"
+            " or begin the sweep under another name"
+        )
     else:
         storage.write("base.yaml", strict_yaml.dump(base.data).encode())
     storage.write("sweep.yaml", config.to_yaml().encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -50,7 +51,7 @@ class PoolConfig(StrictConfig):
     hang_seconds: PositiveFloat | None
     """A run that comes to no boundary for so long is killed, and has failed; null: no limit."""
     memory_gb: PositiveFloat | None
-    """Memory that a process may take; a run that needs more has failed; null: no limit."""
+    """Memory that a process may take; a run that needs more has failed; null: no limit. On Linux alone."""
 
 
 @dataclass
@@ -75,6 +76,11 @@ class WorkerPool(ABC):
             raise ConfigError(
                 f"make_trainer_fn stays in this process, and 'engine.kind' is {config.kind}: set it to"
                 " inline, or register the trainer in a module and load it with ludus.load_plugin"
+            )
+        if config.memory_gb is not None and sys.platform != "linux":
+            raise ConfigError(
+                f"'engine.memory_gb' is {config.memory_gb:g}, and only Linux limits the memory of a process,"
+                f" not {sys.platform}; set it to null"
             )
         self._pool_config = config
         self._workers: list[SweepWorker] = []

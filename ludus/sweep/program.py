@@ -79,12 +79,16 @@ class SearchProgram:
         """Return the values that a trial was run with, from its beginning to its end."""
         return [Leg(trial.point, 0)]
 
-    def export_optuna(self, base: Base, storage: LocalStorage, path: str) -> None:
-        """Write the trials to a SQLite file of Optuna."""
+    def check_export(self, path: str) -> None:
+        """Raise LudusError unless the trials may be written to this file for Optuna's dashboard."""
         raise ConfigError(
             f"--export-optuna is for a sweep of trials; those of a {self.config.kind} change while they run,"
             " which a study of Optuna cannot hold"
         )
+
+    def export_optuna(self, base: Base, storage: LocalStorage, path: str) -> None:
+        """Write the trials to a SQLite file of Optuna."""
+        self.check_export(path)
 
     def plan_lines(self, base: Base) -> tuple[str, Sequence[str], Sequence[str]]:
         """Return its plan: until when it goes on, the lines above those of the space, and those below."""

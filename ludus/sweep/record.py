@@ -12,13 +12,13 @@ journals/sweep.jsonl
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from ludus.core.errors import StorageError
 from ludus.judge.confidence import MeanInterval
 from ludus.store.journal import Journal
 from ludus.store.storage import Storage
-from ludus.sweep.trials import RunOutcome, SweepTrial
+from ludus.sweep.trials import RunOutcome, SweepTrial, TrialState
 
 NAME = "sweep"
 
@@ -83,11 +83,15 @@ class SweepRecord:
                 elif what == "tell":
                     _tell(found[int(rest)], self._get(key))
         except (KeyError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"{self._place} is damaged ({error!r}); restore it from a backup, or begin the sweep under"
-                " another name"
-            ) from None
+            raise self.damaged(error) from None
         return dict(sorted(found.items()))
+
+    def damaged(self, error: Exception) -> StorageError:
+        """Return an error for what the journal holds and cannot be of this sweep."""
+        return StorageError(
+            f"{self._place} is damaged ({error!r}); restore it from a backup, or begin the sweep under"
+            " another name"
+        )
 
     def _keys(self) -> list[str]:
         return self._journal.keys()
@@ -97,5 +101,7 @@ class SweepRecord:
 
 
 def _tell(trial: SweepTrial, own: Mapping[str, Any]) -> None:
+    if own["state"] not in get_args(TrialState):
+        raise ValueError(f"{own['state']!r} is no state of a trial")
     trial.state, trial.reason, trial.is_told = own["state"], own["reason"], True
     trial.score = None if own["score"] is None else MeanInterval(**own["score"])

@@ -16,13 +16,8 @@ from ludus.sweep.winner import WinnerResult
 _NEW_SEEDS = 5
 
 
-def seeds_of(text: str | None, *, is_best: bool, is_exported: bool) -> int | Sequence[int]:
-    """Return the seeds given with --seeds: their number, or a range; options must go together."""
-    if is_best and is_exported:
-        raise ConfigError(
-            "--export-optuna writes the trials of the search, and --best runs none of them; give one after"
-            " the other"
-        )
+def seeds_of(text: str | None, *, is_best: bool) -> int | Sequence[int]:
+    """Return the seeds given with --seeds: their number, or a range."""
     if text is None:
         return _NEW_SEEDS
     if not is_best:

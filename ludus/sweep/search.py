@@ -61,7 +61,10 @@ class Search(SearchLoop):
         self.sampler = sampler_of(config, base)
         self.study = Study(self.sampler, seed=config.seed, mode=self._mode)
         self.trials = record.trials()
-        self.study.rebuild(self.trials, record.order())
+        try:
+            self.study.rebuild(self.trials, record.order())
+        except (KeyError, TypeError, ValueError) as error:
+            raise record.damaged(error) from None
         self._pruning = Pruning(config, self.trials)
         self._running: dict[tuple[int, int], SweptRun] = {}
         self._budget = Budget(config, self.trials, seconds=record.seconds())
@@ -77,7 +80,7 @@ class Search(SearchLoop):
         try:
             return super().run()
         finally:
-            if self._is_unfinished():
+            if any(not trial.is_told for trial in self.trials.values()):
                 self._record.ran(self._budget.seconds())
 
     @property
@@ -85,7 +88,8 @@ class Search(SearchLoop):
         return len(self._running)
 
     def _is_unfinished(self) -> bool:
-        return any(not trial.is_told for trial in self.trials.values())
+        # A trial whose runs an earlier process had ended is over at once, and others are still to be asked.
+        return any(not trial.is_told for trial in self.trials.values()) or self._may_ask()
 
     # Asking and telling.
 

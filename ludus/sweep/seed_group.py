@@ -30,7 +30,8 @@ from ludus.sweep.engine import MakeTrainer, RunEnd, SweepEngine, Task
 from ludus.sweep.pausing import pausing
 from ludus.sweep.seed_display import SeedDisplay
 from ludus.sweep.seed_queue import SeedQueue
-from ludus.sweep.seed_results import WHOLE, SeedResult, SeedsResult
+from ludus.sweep.seed_results import SeedResult, SeedsResult
+from ludus.sweep.trials import WHOLE
 
 Stream = Literal["stdout", "stderr", "none"]
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ludus.judge.confidence import MeanInterval, mean_interval
+from ludus.show.report.band import CONFIDENCE
+from ludus.sweep.trials import WHOLE
 
 Status = Literal["finished", "stopped", "failed", "interrupted", "waiting"]
-WHOLE: tuple[Status, ...] = ("finished", "stopped")
-"""How a run ends that has a score."""
-CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ludus.core.errors import LudusError
+from ludus.core.errors import LudusError, StorageError
 from ludus.judge.directions import Direction
 from ludus.seeds import derive
 from ludus.store.outputs import check_file, head_of
@@ -107,10 +107,14 @@ class Study:
 
     def export(self, path: Path, name: str, trials: Sequence[SweepTrial]) -> None:
         """Write the trials to a SQLite file of Optuna, for its dashboard; nothing is ever read from it."""
-        check_file(path, lambda there: head_of(there, 16) == _SQLITE, what="a study of Optuna")
+        check_study(path)
         temporary = path.with_name(f"{path.name}.tmp-export")
-        temporary.unlink(missing_ok=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # SQLite's own errors do not say why a file cannot be made.
+            temporary.write_bytes(b"")
+        except OSError as error:
+            raise StorageError(f"{path} cannot be written: {error.strerror}") from error
         with quiet():
             storage = self._optuna.storages.RDBStorage(f"sqlite:///{temporary.resolve()}")
             study = self._optuna.create_study(
@@ -124,6 +128,15 @@ class Study:
             storage.remove_session()
             storage.engine.dispose()
         temporary.replace(path)
+
+
+def check_study(path: Path) -> None:
+    """Raise StorageError unless the trials may be written to this file."""
+    if "?" in str(path.absolute()):
+        raise StorageError(
+            f"{path.absolute()} has a ?, which ends a path of SQLite; choose another"
+        )
+    check_file(path, lambda there: head_of(there, 16) == _SQLITE, what="a study of Optuna")
 
 
 def pruned_at(trial: SweepTrial) -> dict[int, float]:

@@ -13,6 +13,7 @@ from rich.console import Console
 from ludus.config import registry
 from ludus.config.registry import find
 from ludus.config.sections import kind_of
+from ludus.config.seed_list import read_seeds
 from ludus.core.errors import ConfigError, LudusError
 from ludus.store import places
 from ludus.store.local import LocalStorage
@@ -109,6 +110,10 @@ class Sweeper:
             with pausing(winner.ask_to_pause):
                 return winner.train()
 
+    def check_export(self, path: str | Path) -> None:
+        """Raise LudusError unless `export_optuna` can write to this path."""
+        self._program.check_export(str(path))
+
     def export_optuna(self, path: str | Path, *, root: str | Path = "sweeps") -> Path:
         """Write the trials to a SQLite file for Optuna's dashboard, and return its path."""
         self._program.export_optuna(Base(self.config), self._storage(root), str(path))
@@ -193,22 +198,17 @@ def _why(trials: Sequence[SweepTrial], best: SweepTrial | None) -> str | None:
 
 
 def _fresh(seeds: int | Sequence[int], used: Sequence[int]) -> list[int]:
-    """Return the seeds given, or so many after the largest that trials have had; used ones are refused."""
+    """Return the seeds given, or so many after the largest that trials have had."""
+    first = max(used) + 1
     if not isinstance(seeds, int):
-        if again := [seed for seed in seeds if seed in used]:
+        if had := [seed for seed in seeds if seed in used]:
             raise ConfigError(
-                f"the best config was chosen by its runs with {_listed(again)}, so these tell nothing new;"
-                f" give seeds from {max(used) + 1} on, or only their number"
+                f"the trials had seed {had[0]}, by which the best was chosen; give others, such as {first}"
             )
         return list(seeds)
     if seeds < 1:
         raise ConfigError(f"the best config was to be trained with {seeds} seeds; give 1 or more")
-    first = max(used) + 1
-    return list(range(first, first + seeds))
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    return f"the seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    return read_seeds(f"{first}-{first + seeds - 1}", what="the best config")
 
 
 def _words(varied: Varied) -> str:

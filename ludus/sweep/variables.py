@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from types import ModuleType
@@ -16,6 +17,9 @@ Value = Any
 """A value of a key, as a config file holds it."""
 Label = bool | int | float | str | None
 """A value as Optuna has it, which takes no lists and sections."""
+Whole = Annotated[int, Field(ge=-(2**53), le=2**53)]
+"""A whole number that a float holds exactly: samplers calculate with floats."""
+_MAX_STEPS = 1_000_000
 When = dict[str, Annotated[list[Any], Field(min_length=1)]] | None
 
 
@@ -74,7 +78,11 @@ class Choice(Varied):
 
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the values."""
-        texts = [json.dumps(value, sort_keys=True) for value in self.values]
+        try:
+            texts = [json.dumps(value, sort_keys=True) for value in self.values]
+        except (TypeError, ValueError):
+            yield "'values' holds what a config file cannot; give numbers, texts, null, lists or sections"
+            return
         if twice := [text for text in texts if texts.count(text) > 1]:
             yield f"'values' holds {twice[0]} twice; name each value once"
 
@@ -123,7 +131,14 @@ class Range(Varied):
     def problems(self) -> Iterator[str]:
         """Yield what is wrong with the limits."""
         yield from _limits(self.low, self.high)
-        if self.step is not None and self.low < self.high:
+        if self.step is None or self.low >= self.high:
+            return
+        if (self.high - self.low) / self.step > _MAX_STEPS:
+            yield (
+                f"'step' is {self.step:g}, which makes more than {_MAX_STEPS} values from {self.low:g} to"
+                f" {self.high:g}; give a larger step, or null for any value between"
+            )
+        else:
             yield from _whole_steps(self.low, self.high, self.step)
 
     def draw(self, name: str, trial: Suggests) -> float:
@@ -182,9 +197,9 @@ class IntRange(Varied):
 
     kind: Literal["int_range"]
     """Always int_range."""
-    low: int
+    low: Whole
     """The smallest value."""
-    high: int
+    high: Whole
     """The largest value."""
     step: Positive
     """The distance between two values."""
@@ -218,9 +233,9 @@ class IntLogRange(Varied):
 
     kind: Literal["int_log_range"]
     """Always int_log_range."""
-    low: int
+    low: Whole
     """The smallest value, 1 or more."""
-    high: int
+    high: Whole
     """The largest value."""
 
     def problems(self) -> Iterator[str]:
@@ -269,6 +284,8 @@ def _moved(value: float, factor: float, *, low: float, high: float, step: float)
 def _limits(low: float, high: float) -> Iterator[str]:
     if low >= high:
         yield f"'low' is {low:g} and 'high' {high:g}; 'low' must be the smaller one"
+    elif math.isinf(high - low):
+        yield f"'low' is {low:g} and 'high' {high:g}, further apart than any number; bring them nearer"
 
 
 def _whole_steps(low: float, high: float, step: float) -> Iterator[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +21,7 @@ def handlers() -> dict[str, Handler]:
 
 def _greet(header: dict[str, Any], pieces: list[bytearray]) -> Answer:
     """Limit the memory, if asked, and say that everything is imported."""
-    if header["memory_gb"] is not None and sys.platform == "linux":
+    if header["memory_gb"] is not None:
         limit = int(header["memory_gb"] * 2**30)
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
     return {"is_ready": True}, ()

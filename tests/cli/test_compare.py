@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,16 @@ def test_a_metric_of_the_log_is_taken_at_its_best_or_its_last(
     assert low["a"]["mean"]["mean"] == 3.0
 
 
+def test_a_recorded_best_is_no_score_where_the_other_direction_is_asked_for(call: Ludus) -> None:
+    for name in ("a", "b"):
+        run = a_run(name, 5.0)
+        rows = [{"opt_steps": n, "eval/return": value} for n, value in enumerate((5.0, 1.0, 3.0))]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("compare", "a", "b", "--metric", "eval/return", "--json")
+    assert call(*words).json["a"]["mean"]["mean"] == 5.0
+    assert call(*words, "--mode", "min").json["a"]["mean"]["mean"] == 1.0
+
+
 def test_where_lower_is_better_the_lower_side_is_likely_better(call: Ludus) -> None:
     for seed, (ours, theirs) in enumerate([(1.0, 2.0), (1.5, 3.0)]):
         for name, loss in (("a", ours), ("b", theirs)):
@@ -181,6 +192,14 @@ def test_what_limits_a_comparison_is_noted(call: Ludus, sides: tuple[str, str]) 
     assert "runs/slow-0 has not ended: its score may still change." in notes
 
 
+def test_a_value_that_was_changed_on_a_resume_differs(call: Ludus) -> None:
+    at = {"key": "gamma", "old": 0.9, "new": 0.99, "boundary": 3, "counters": {"opt_steps": 300}}
+    a_run("kept", 1.0)
+    a_run("changed", 2.0, changes=[at])
+    told = call("compare", "kept", "changed", "--json").json
+    assert told["config"] == {"gamma": {"a": "0.9", "b": "0.9, then 0.99 from opt_steps 300"}}
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -216,6 +235,18 @@ def test_a_mistake_is_refused_in_one_sentence(
 def test_a_run_counts_once_on_a_side(sides: tuple[str, str]) -> None:
     with pytest.raises(RunError, match="a run is given twice among"):
         compare(["runs/fast-0", "runs/../runs/fast-0"], ["runs/slow-0"])
+
+
+def test_a_run_that_repeats_another_counts_once_and_is_named(call: Ludus) -> None:
+    a_run("first", 1.0, seed=5)
+    a_run("again", 1.0, seed=5)
+    for seed in (5, 6):
+        a_run(f"other-{seed}", 2.0 + seed, seed, config={"gamma": 0.5})
+    told = call("compare", "first,again", "other-5,other-6", "--json").json
+    assert (told["a"]["mean"]["count"], told["a"]["mean"]["low"]) == (1, None)
+    assert told["probability_a_is_better"] == {"value": 0.0, "low": None, "high": None}
+    assert [pair["seed"] for pair in told["pairs"]] == [5]
+    assert "again has the config and the seed of first, so only first counts." in told["notes"]
 
 
 def test_hostile_names_do_not_reach_the_terminal(call: Ludus) -> None:
@@ -256,7 +287,15 @@ def test_real_runs_are_compared_and_their_processor_time_is_logged(call: Ludus) 
 
 def test_a_report_takes_the_name_of_a_group(call: Ludus, sides: tuple[str, str]) -> None:
     assert call("report", "fast", "slow-0").out == "runs/report.html\n"
+    assert call("report", "fast", "-o", "page.html").out == "page.html\n"
     page = Path("runs/report.html").read_text()
     assert "6 runs in 2 groups" in page
     assert call("report", "fest").refusal().startswith("fest is not a run directory")
     assert call("report", "fast", "--band", "sd").code == 2
+
+
+@pytest.mark.parametrize("command", ["export", "play", "report"])
+def test_whatever_writes_a_file_of_the_users_choice_takes_o_for_out(
+    call: Ludus, command: str
+) -> None:
+    assert re.search(r"--out +-o", call(command, "--help").out)

@@ -61,10 +61,12 @@ def change(path: Path, **fields: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
-def set_score(run: Path, score: float, metric: str = "validation/epoch_accuracy") -> None:
+def set_score(
+    run: Path, score: float, metric: str = "validation/epoch_accuracy", mode: str | None = "max"
+) -> None:
     lines = (run / "events.jsonl").read_text().splitlines()
     ending = json.loads(lines[-1])
-    ending["best"] |= {"score": score, "metric": metric}
+    ending["best"] |= {"score": score, "metric": metric, "mode": mode}
     (run / "events.jsonl").write_text("\n".join([*lines[:-1], json.dumps(ending)]) + "\n")
 
 
@@ -166,10 +168,22 @@ def test_a_key_that_is_in_several_sections_is_asked_for(call: Ludus, runs: Path)
     assert names(call, "twice.learning_rate=1.0") == ALL
 
 
+def test_the_config_of_a_run_is_the_one_it_was_trained_with(call: Ludus, runs: Path) -> None:
+    for name in ALL[:2]:
+        (runs / name / "config.yaml").write_text("max_epochs: 99\n")
+    assert names(call, "max_epochs=99") == []
+    note = json.loads((runs / "short" / "run.json").read_text())
+    at = {"key": "optimizer.learning_rate", "old": 0.1, "new": 0.125, "boundary": 1}
+    (runs / "short" / "run.json").write_text(json.dumps({**note, "changes": [at]}))
+    assert names(call, "learning_rate=0.125") == ["short"]
+
+
 def test_a_run_without_the_key_is_left_out_and_a_damaged_one_stays_listed(
     call: Ludus, runs: Path
 ) -> None:
     (runs / "short" / "config.yaml").write_text("not: [a")
+    note = json.loads((runs / "short" / "run.json").read_text())
+    (runs / "short" / "run.json").write_text(json.dumps({**note, "config": {}}))
     assert names(call, "learning_rate>0") == ALL[:2]
     assert names(call, "learning_rate!=7") == ALL[:2]
     (runs / "fast-seed3" / "run.json").write_text("{")
@@ -192,7 +206,23 @@ def test_a_loss_is_best_when_it_is_low_and_a_run_without_a_score_is_last(
     call: Ludus, runs: Path
 ) -> None:
     for score, name in ((0.5, "short"), (0.1, "fast-seed3"), (float("nan"), "fast-seed4")):
-        set_score(runs / name, score, "validation/epoch_loss")
+        set_score(runs / name, score, "validation/epoch_loss", "min")
+    assert names(call, "--sort", "score") == ["fast-seed3", "short", "fast-seed4"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "mode"),
+    [
+        ("validation/odd", "min"),
+        ("validation/epoch_accuracy", "min"),
+        ("validation/epoch_loss", None),
+    ],
+)
+def test_the_best_comes_first_by_the_direction_that_a_run_recorded_else_by_the_name(
+    call: Ludus, runs: Path, metric: str, mode: str | None
+) -> None:
+    for score, name in ((0.5, "short"), (0.1, "fast-seed3"), (0.7, "fast-seed4")):
+        set_score(runs / name, score, metric, mode)
     assert names(call, "--sort", "score") == ["fast-seed3", "short", "fast-seed4"]
 
 

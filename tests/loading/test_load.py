@@ -223,6 +223,18 @@ def test_a_run_without_a_best_model_says_so(root: Path) -> None:
     assert loaded("unjudged", "last", root=root).shape == (4, 3)
 
 
+@pytest.mark.parametrize(("name", "to"), [("unjudged", "torch"), ("unjudged_pole", "numpy")])
+def test_a_run_without_a_best_model_is_not_exported_as_if_it_had_one(
+    root: Path, tmp_path: Path, name: str, to: Any
+) -> None:
+    if name == "unjudged_pole":
+        ludus.build_trainer(small("ppo", evaluate_every_epochs=0)).fit(root=str(root), name=name)
+    with pytest.raises(RunError, match=r"has no best model, .*take the newest weights"):
+        ludus.export(name, tmp_path / "out", to=to, root=root)
+    assert not any(tmp_path.iterdir())
+    assert ludus.export(name, tmp_path / "out", to=to, root=root, model="last").exists()
+
+
 def test_a_run_of_another_kind_is_told_by_what_was_expected(root: Path) -> None:
     with pytest.raises(RunError, match="a run of another kind: it gives a Policy, not a Module"):
         ludus.load("pole", root=root, expected=nn.Module)

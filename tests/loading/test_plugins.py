@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 import ludus
 from ludus.config import registry
 from ludus.core.errors import ConfigError
+from ludus.session.fingerprint import source_hash
+from ludus.session.own_plugins import own_plugins, remember
 from tests.command_line import MODEL, Ludus, in_process, small_file
 
 PLUGIN = """
@@ -48,7 +51,11 @@ def call(
 
 @pytest.fixture
 def run(call: Ludus, tmp_path: Path) -> Path:
-    """A run that was begun with the plugin code/kept_plugin.py, given as a file."""
+    return trained_with_plugin(call, tmp_path)
+
+
+def trained_with_plugin(call: Ludus, tmp_path: Path) -> Path:
+    """Return a run that was begun with the plugin code/kept_plugin.py, given as a file."""
     (tmp_path / "code").mkdir()
     (tmp_path / "code/kept_plugin.py").write_text(PLUGIN)
     file = small_file(tmp_path / "small.yaml").replace(str(tmp_path), ".")
@@ -105,6 +112,149 @@ def test_code_that_lies_in_a_run_is_never_loaded(call: Ludus, run: Path, tmp_pat
     assert "lies inside" in told
     assert "code is never loaded from there" in told
     assert "kept_plugin" not in sys.modules
+
+
+EXECUTED = "\nfrom pathlib import Path\nPath('executed').touch()\n"
+
+
+def of_another(run: Path, plugin: str, text: str) -> Path:
+    """Make this run one that came from elsewhere, as gift/run, and names a plugin file of this text."""
+    folder = run.parents[1]
+    (folder / "gift").mkdir()
+    gift = run.rename(folder / "gift/run")
+    (folder / plugin).write_text(text)
+    note = json.loads((gift / "run.json").read_text())
+    name = Path(plugin).stem
+    noted = {"path": plugin, "digest": source_hash(folder / plugin)}
+    note |= {"plugins": [name], "plugin_files": {name: noted}}
+    (gift / "run.json").write_text(json.dumps(note))
+    return gift
+
+
+FROM = "start={run: gift/run, model: last, optimizer: false, frozen: [], learning_rates: []}"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("eval", "gift/run"),
+        ("export", "gift/run", "--format", "torch"),
+        ("export", "gift/run"),
+        ("play", "gift/run"),
+        ("resume", "gift/run", "max_epochs=3"),
+        ("train", "small.yaml", FROM, "name=other"),
+        ("train", "small.yaml", "--from", "gift/run:last", "name=other"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+@pytest.mark.parametrize("is_relative", [True, False])
+def test_code_that_a_run_names_is_not_executed(
+    call: Ludus, run: Path, tmp_path: Path, words: tuple[str, ...], is_relative: bool
+) -> None:
+    plugin = "gift/mine.py" if is_relative else str(tmp_path / "gift/mine.py")
+    of_another(run, plugin, PLUGIN + EXECUTED)
+    call(*words)
+    assert not Path("executed").exists()
+    assert "mine" not in sys.modules
+    assert str(tmp_path / "gift") not in sys.path
+
+
+def test_code_that_a_run_names_is_used_once_it_is_given(
+    call: Ludus, run: Path, tmp_path: Path
+) -> None:
+    gift = of_another(run, str(tmp_path / "gift/mine.py"), PLUGIN)
+    with pytest.raises(
+        ConfigError, match=r"mine \(.*gift/mine.py\) of .* is code that you have not"
+    ):
+        ludus.load(gift)
+    told = call("eval", str(gift)).refusal()
+    assert "no model kind is named 'kept_net'" in told
+    assert told.endswith(f"give it if you trust it: --plugin {tmp_path}/gift/mine.py.")
+    assert call("eval", str(gift), "--plugin", "gift/mine.py").code == 0
+    forget()
+    sys.modules.pop("mine")
+    assert call("eval", str(gift)).code == 0, "it has been given once"
+    sys.modules.pop("mine")
+
+
+def test_a_copy_of_a_plugin_beside_code_of_another_is_not_loaded(
+    call: Ludus, run: Path, tmp_path: Path
+) -> None:
+    text = (tmp_path / "code/kept_plugin.py").read_text()
+    gift = of_another(run, str(tmp_path / "gift/kept_plugin.py"), text)
+    assert "is code that you have not given before" in call("eval", str(gift)).refusal()
+
+
+def test_a_version_that_was_never_given_is_not_loaded_from_the_place_of_another(
+    call: Ludus, run: Path
+) -> None:
+    place = Path(os.environ["XDG_STATE_HOME"], "ludus/plugins.json")
+    tree = json.loads(place.read_text())
+    place.write_text(json.dumps({"plugins": [[*one[:2], "0" * 64] for one in tree["plugins"]]}))
+    assert "is code that you have not given before" in call("eval", str(run)).refusal()
+
+
+def test_a_name_that_a_run_gives_to_a_known_file_loads_no_other_module(
+    call: Ludus, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "on_path").mkdir()
+    (tmp_path / "on_path/other_module.py").write_text(EXECUTED)
+    monkeypatch.syspath_prepend(str(tmp_path / "on_path"))
+    note = json.loads((run / "run.json").read_text())
+    noted = note["plugin_files"].pop("kept_plugin")
+    note |= {"plugins": ["other_module"], "plugin_files": {"other_module": noted}}
+    (run / "run.json").write_text(json.dumps(note))
+    assert "is code that you have not given before" in call("eval", str(run)).refusal()
+    assert not Path("executed").exists()
+
+
+def test_a_list_that_cannot_be_written_lets_a_run_go_on(
+    call: Ludus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    trained = trained_with_plugin(call, tmp_path)
+    assert "is code that you have not given before" in call("eval", str(trained)).refusal()
+    assert call("eval", str(trained), "--plugin", "./code/kept_plugin.py").code == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "[]", '{"plugins": 1}', '{"plugins": [1, ["a", "b", 2]]}']
+)
+def test_a_damaged_list_is_an_empty_one_and_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    place = list_in(tmp_path, monkeypatch)
+    place.parent.mkdir(parents=True)
+    place.write_text(text)
+    assert own_plugins() == []
+    remember(["shlex"])
+    assert [one.name for one in own_plugins()] == ["shlex"]
+    assert place.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_list_that_others_can_write_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = list_in(tmp_path, monkeypatch)
+    remember(["shlex"])
+    assert len(own_plugins()) == 1
+    place.chmod(0o666)
+    assert own_plugins() == []
+
+
+def test_the_list_keeps_the_newest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    list_in(tmp_path, monkeypatch)
+    monkeypatch.setattr("ludus.session.own_plugins._MAX_FILES", 2)
+    for name in ("json", "string", "shlex"):
+        remember([name])
+        remember([name])
+    assert [one.name for one in own_plugins()] == ["string", "shlex"]
+
+
+def list_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder))
+    return folder / "ludus/plugins.json"
 
 
 def test_a_file_that_is_no_plugin_is_told(tmp_path: Path, call: Ludus) -> None:

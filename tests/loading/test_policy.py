@@ -36,6 +36,8 @@ def test_one_observation_gives_one_action_and_a_batch_gives_as_many(tmp_path: Pa
     batch, _ = policy.predict(np.stack([obs, obs, obs]), deterministic=True)
     assert batch.tolist() == [action.item()] * 3
     assert policy.act(obs.tolist()) == action
+    with pytest.raises(LudusError, match=r"observations of shape \[4\], .* of different shapes"):
+        policy.predict([[0.0] * 4, [0.0] * 3])
     with pytest.raises(LudusError, match=r"observations of shape \[4\], .* but got \[3\]"):
         policy.predict(obs[:3])
 
@@ -49,6 +51,49 @@ def test_sampled_actions_are_another_and_are_repeated_by_a_seed(tmp_path: Path) 
     assert len({*policy.predict(obs)[0]}) == 1
     policy.seed(1)
     assert (policy.predict(obs, deterministic=False)[0] == first).all()
+
+
+def by_hand(kind: str, weights: dict[str, Any], obs: np.ndarray) -> np.ndarray:
+    """Return the greedy actions of a network of one layer, in the units of its env."""
+    part = {"ppo": "network", "dqn": "q", "sac": "actor"}[kind]
+    found = {name: one.double().numpy() for name, one in weights.items()}
+    shift, scale = found["normalise.shift"], found["normalise.scale"]
+    normal = ((obs - shift) * scale).clip(-CLIP, CLIP)
+    layer = normal @ found[f"{part}.body.layers.0.weight"].T + found[f"{part}.body.layers.0.bias"]
+    hidden = np.tanh(layer) if kind == "ppo" else layer.clip(0)
+    head = {"ppo": "policy", "dqn": "advantage", "sac": "out"}[kind]
+    outputs: np.ndarray = hidden @ found[f"{part}.{head}.weight"].T + found[f"{part}.{head}.bias"]
+    return outputs
+
+
+CLIP = 1.5
+LOW, HIGH = np.array([-2.0, -1.0]), np.array([4.0, 1.0])
+UNITS = {
+    # The env numbers its three choices from 5.
+    ("dqn", "tests_choice"): lambda outputs: 5 + outputs.argmax(1),
+    ("ppo", "tests_choice"): lambda outputs: 5 + outputs.argmax(1),
+    ("ppo", "tests_peak"): lambda outputs: outputs.clip(LOW, HIGH),
+    ("sac", "tests_peak"): lambda outputs: LOW + (np.tanh(outputs[:, :2]) + 1) / 2 * (HIGH - LOW),
+}
+
+
+@pytest.mark.parametrize(("kind", "env"), UNITS)
+def test_actions_are_the_trainers_own_and_those_worked_out_by_hand(
+    kind: str, env: str, tmp_path: Path
+) -> None:
+    normalise = {"observations": True, "rewards": False, "clip": CLIP}
+    config = small(kind, normalise=normalise).replace(env=problem(env, length=3))
+    trainer: Any = ludus.build_trainer(config)
+    trainer.fit(root=str(tmp_path), name="run")
+    policy = ludus.load(tmp_path / "run", "last", expected=ludus.Policy)
+    obs = np.random.default_rng(0).uniform(-2, 2, (64, 4)).astype(np.float32)
+    trainer.agent.eval()
+    own = trainer.agent.act_greedy(obs, None)
+    actions, _ = policy.predict(obs)
+    hand = UNITS[kind, env](by_hand(kind, trainer.agent.weights(), obs))
+    assert len(np.unique(hand, axis=0)) > 1
+    np.testing.assert_allclose(actions, own.reshape(actions.shape), atol=1e-6)
+    np.testing.assert_allclose(actions, hand, atol=1e-5)
 
 
 def test_numbers_lie_in_the_bounds_and_have_the_shape_of_the_space(tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def test_a_run_of_a_script_is_evaluated_and_exported_with_the_script(
     logged = [json.loads(line) for line in lines]
     assert found["metrics"]["validation/epoch_loss"] == logged[-1]["validation/epoch_loss"]
     assert Path(
-        call("export", "runs/wide", "--format", "torch", "--script", script).out.strip()
+        call(
+            "export", "runs/wide", "--model", "last", "--format", "torch", "--script", script
+        ).out.strip()
     ).is_file()
     # The first fit was left out, and the script ended at the one that was looked for.
     assert (tmp_path / "wide.done").read_text() == "x"

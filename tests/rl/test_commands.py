@@ -66,11 +66,14 @@ def test_a_run_that_stopped_says_why_it_does_not_go_on_and_changes_nothing(
     call = in_process(monkeypatch, capsys)
     refusal = call("resume", str(result.run_dir), "steps.max_opt_steps=40").refusal()
     assert words in refusal
-    assert "start a new run under another name without what stopped it" in refusal
+    assert f"start a new run from its weights (--from {result.run_dir}:last)" in refusal
     assert files() == before
     # Without a greater length it is told as before, and is exact as before.
     told = call("resume", str(result.run_dir), "--json")
-    assert "stopped for good" in told.err
+    remedy = (
+        "change evaluation.target to continue, or" if "target" in str(changes) else "to train on,"
+    )
+    assert f"this run was stopped; {remedy} start a new one from its weights" in told.err
     assert told.json["exact"] == "expected"
 
 

@@ -19,6 +19,7 @@ from ludus.core import states
 from ludus.core.errors import LudusError
 from ludus.core.run import Every, Run
 from ludus.session.logger import Logger, WriteLog
+from ludus.session.loggers.jsonl import JsonLines
 from ludus.session.record import Record
 from ludus.store import checkpoint
 from ludus.store.local import LocalStorage
@@ -253,6 +254,18 @@ def test_jsonl_holds_every_type_and_names_what_is_not_finite(written: Path) -> N
 def test_nothing_that_depends_on_the_clock_is_in_the_metrics(written: Path) -> None:
     assert "second" not in (written / "metrics.jsonl").read_text()
     assert "opt_steps_per_second" in (written / "timing.jsonl").read_text()
+
+
+def test_each_process_of_a_run_has_a_session_of_its_own_in_the_times(tmp_path: Path) -> None:
+    for _ in range(3):
+        storage = LocalStorage(tmp_path)
+        logger = JsonLines(JsonLines.Config(kind="jsonl"), storage)
+        for _ in range(2):
+            logger.write(Record({"opt_steps": 1}, {"train/loss": 1.0}, {"seconds": 1.0}))
+        storage.close()
+    lines = map(json.loads, (tmp_path / "timing.jsonl").read_text().splitlines())
+    first, *others = [line["session"] for line in lines]
+    assert first == others[0] < others[1] == others[2] < others[3] == others[4]
 
 
 def test_csv_has_one_heading_and_no_cell_that_a_spreadsheet_takes_for_a_formula(

@@ -113,3 +113,21 @@ def test_the_clock_of_a_resumed_run_goes_on_without_the_pause() -> None:
     assert clocks.times("seconds", at).tolist() == [1, 5, 6, 7, 9, 9]
     made = run_curve(series(0.5, 0.7, opt_steps=[20, 40]), clocks, most=9)
     assert made.xs["seconds"].tolist() == [5, 9]
+
+
+def test_a_process_that_first_wrote_late_is_told_from_the_one_before_by_its_session() -> None:
+    run = ReportedRun("run", {})
+    # The clock rises from the first process to the second, and falls from that to the third.
+    run.clocks["seconds"] = series(
+        1.0, 2.0, 3.0, 5.0, 4.0, opt_steps=[10, 20, 30, 40, 50], session=[0, 0, 90, 90, 180]
+    )
+    at = [{"opt_steps": step} for step in (10, 20, 30, 40, 50)]
+    assert RunClocks(run).times("seconds", at).tolist() == [1, 2, 5, 7, 11]
+
+
+def test_a_session_is_no_axis() -> None:
+    made = run_curve(series(1.0, 2.0, opt_steps=[1, 2], session=[0, 9]), no_clocks(), most=9)
+    assert [*made.xs] == ["opt_steps"]
+    run = ReportedRun("run", {})
+    run.clocks["seconds"] = series(1.0, 2.0, 1.0, opt_steps=[1, 1, 2], session=[0, 70, 140])
+    assert RunClocks(run).times("seconds", [{"opt_steps": 2}]).tolist() == [4]

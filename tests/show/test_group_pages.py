@@ -88,6 +88,23 @@ def test_the_table_of_groups_has_the_mean_of_the_best_with_its_interval(runs: li
     }  # fmt: skip
 
 
+def test_a_run_that_repeats_another_is_drawn_but_counts_neither_in_mean_nor_interval(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    whole = Page(write_report(runs))
+    again = a_run(tmp_path, "slow-9", 1.0, 2)
+    page = Page(write_report([*runs, again]))
+    table, figure = (
+        [one.source.split(begin)[1].split(end)[0] for one in (whole, page)]
+        for begin, end in (("<h2>Groups</h2>", "</table>"), ("<figcaption>return", "<svg"))
+    )
+    assert table[0] == table[1]
+    assert figure[0] == figure[1]
+    assert "slow-9 has the config and the seed of slow-2, so only slow-2 counts." in page.text
+    (chart, *_) = data_of(page)["charts"]
+    assert [run["name"] for run in chart["lines"][0]["runs"] if not run["counts"]] == ["slow-9"]
+
+
 @pytest.mark.parametrize(
     ("band", "told", "num_areas"),
     [
@@ -230,7 +247,8 @@ def numbers(path: str) -> list[float]:
 @HAS_CHROMIUM
 @pytest.mark.parametrize("band", [Band.STDERR, Band.MINMAX, Band.NONE])
 def test_the_script_draws_what_the_page_shows_without_it(runs: list[Path], band: Band) -> None:
-    path = write_report(runs, runs[0].parent / "page.html", band=band)
+    again = a_run(runs[0].parent, "slow-9", 1.0, 2)
+    path = write_report([*runs, again], runs[0].parent / "page.html", band=band)
     (told,) = in_a_browser(path, "tell();")
     figure = path.read_text().split("<figcaption>return</figcaption>")[1].split("</figure>")[0]
     lines = [
@@ -243,7 +261,7 @@ def test_the_script_draws_what_the_page_shows_without_it(runs: list[Path], band:
     for ours, theirs in zip([*lines, *areas], [*told["lines"], *told["areas"]], strict=True):
         assert numbers(theirs) == pytest.approx(numbers(ours), abs=0.11)
     assert told["legend"] == re.findall(r"<b>(.*?)</b>", figure)
-    assert told["runs"] == 6
+    assert told["runs"] == 7
 
 
 @HAS_CHROMIUM

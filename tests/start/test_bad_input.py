@@ -129,5 +129,7 @@ def test_the_command_starts_from_a_run_by_its_name(
     assert "started from: checkpoint 19 of runs/first (supervised): 4 of its 4 weights" in found.out
     assert 'start is run "first", model "last"' in found.err
     assert "frozen: [layers.0]" in Path("runs/second/config.yaml").read_text()
+    told = call(*words[:2], "--from", "first", "start=null").err
+    assert told.endswith("start=null from none; leave one out\n")
     told = call("train", "rerun_tests", "--from", "first").refusal()
     assert "kind rerun_tests does not start from another run" in told

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import ludus
 from ludus.config.changeable import changeable_key, changeable_keys
 from ludus.core.errors import LudusError, RunError
 from ludus.core.run import Run
 from ludus.testing.differences import ending_of
-from ludus.testing.trainers import Killed, Watched, run_trainer
+from ludus.testing.trainers import Killed, Watched, count_boundaries, listen, run_trainer
 from tests.command_line import Ludus
-from tests.start.sources import FAMILIES, small_run
+from tests.start.sources import FAMILIES, named_weights, small_run
 
 COSINE = {"kind": "cosine", "warmup_steps": 0, "final": 0.0, "total_steps": None}
 
@@ -76,6 +77,16 @@ def test_each_change_is_an_event_with_both_values_and_the_counters(tmp_path: Pat
     assert "learning_rate: 0.003" in (tmp_path / "a" / "config.yaml").read_text()
 
 
+def test_a_change_that_no_checkpoint_has_is_forgotten_when_it_is_not_made_again(
+    tmp_path: Path,
+) -> None:
+    resumed("supervised", tmp_path, "a", kill_at=11)
+    resumed("supervised", tmp_path, "a", kill_at=12, **{"optimizer.learning_rate": 0.003})
+    resumed("supervised", tmp_path, "a", max_epochs=3)
+    history = json.loads((tmp_path / "a" / "run.json").read_text())["changes"]
+    assert [(one["key"], one["new"]) for one in history] == [("max_epochs", 3)]
+
+
 def test_the_command_changes_it_and_says_so(tmp_path: Path, call: Ludus) -> None:
     trainer = ludus.build_trainer(
         small_run("supervised", **{"settings.checkpoint.every_stages": 5})
@@ -111,6 +122,26 @@ def test_other_keys_stay_refused_with_those_that_may_change(tmp_path: Path) -> N
         resumed("supervised", tmp_path, "a", **{"optimizer.beta1": 0.8})
 
 
+def test_a_kill_between_the_events_and_the_note_repeats_no_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed = rates_of("supervised")
+    resumed("supervised", tmp_path, "a", kill_at=11)
+
+    def killed(*given: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ludus.store.note.write_note", killed)
+        assert resumed("supervised", tmp_path, "a", **changed) is None
+    assert "changes" not in json.loads((tmp_path / "a/run.json").read_text())
+    resumed("supervised", tmp_path, "a", **changed)
+    keys = [line["key"] for line in told(tmp_path / "a")]
+    history = json.loads((tmp_path / "a/run.json").read_text())["changes"]
+    assert keys == [one["key"] for one in history]
+    assert sorted(keys) == sorted(changed)
+
+
 def test_a_value_that_was_edited_by_hand_is_no_declared_change(tmp_path: Path) -> None:
     resumed("supervised", tmp_path, "a", kill_at=11)
     path = tmp_path / "a" / "config.yaml"
@@ -121,10 +152,54 @@ def test_a_value_that_was_edited_by_hand_is_no_declared_change(tmp_path: Path) -
     assert not told(tmp_path / "a")
 
 
-def test_a_run_that_reached_its_target_does_not_go_on_for_another(tmp_path: Path) -> None:
+REACHED = {
+    "supervised": 100.0, "dqn": -1e6, "ppo": -1e6, "fused_ppo": -1e6, "vanilla_ppo": -1e6, "solo_agent": -1e6,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REACHED)
+def test_a_run_that_reached_its_target_goes_on_for_another_as_if_it_never_had_one(
+    kind: str, tmp_path: Path
+) -> None:
+    """Once with nothing in between, and once killed on its way."""
+    longer = {"max_env_steps": 96} if kind == "ppo" else {}
+    easy = {"evaluation.target": REACHED[kind], **longer}
+    free = {"evaluation.target": None, **longer}
+    ends = {}
+    for name, instants in {"once": (), "killed": (1, 2)}.items():
+        first = resumed(kind, tmp_path, name, **easy)
+        assert (first.status, "the target being" in first.reason) == ("stopped", True)
+        begun = count_boundaries(tmp_path / name)
+        for instant in instants:
+            assert resumed(kind, tmp_path, name, kill_at=begun + instant, **free) is None
+        last = resumed(kind, tmp_path, name, **free)
+        assert (last.status, last.reason) == ("finished", None)
+        assert [line["key"] for line in told(tmp_path / name)] == ["evaluation.target"]
+        ends[name] = ending_of(tmp_path / name)
+    assert ends["once"] == ends["killed"]
+    unstopped = ludus.build_trainer(small_run(kind, **free))
+    assert unstopped.fit(root=str(tmp_path), name="unstopped").counters == last.counters
+    again = ludus.build_trainer(small_run(kind, **free))
+    listen(again)
+    again.fit(root=str(tmp_path), name="once", resume=True)
+    weights, expected = named_weights(again), named_weights(unstopped)
+    assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
+def test_a_run_that_reached_its_target_does_not_go_on_for_a_greater_length_alone(
+    tmp_path: Path,
+) -> None:
     resumed("supervised", tmp_path, "a", **{"evaluation.target": 100.0})
-    with pytest.raises(RunError, match=r"stopped before its end, because .*; another value"):
-        resumed("supervised", tmp_path, "a", **{"evaluation.target": 0.001})
+    with pytest.raises(
+        RunError, match=r"change evaluation.target as well, or start a new run from"
+    ):
+        resumed("supervised", tmp_path, "a", **{"evaluation.target": 100.0, "max_epochs": 4})
+    resumed("supervised", tmp_path, "b", **{"evaluation.patience": 1, "evaluation.min_delta": 1e6})
+    with pytest.raises(
+        RunError, match=r"has not improved.*does not make it go on: start a new run"
+    ):
+        resumed("supervised", tmp_path, "b", **{"evaluation.patience": 1, "evaluation.min_delta": 1e6,
+                                                "max_epochs": 9})  # fmt: skip
 
 
 def test_a_plateau_starts_over_from_another_learning_rate(tmp_path: Path) -> None:

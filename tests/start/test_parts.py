@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -98,3 +99,30 @@ def test_cold_rounds_go_back_to_the_weights_of_the_other_run(source: Source) -> 
     trainer.fit(runtime=InMemoryRuntime)
     assert rounds == [True, True]
     assert trained_names(trainer)
+
+
+class Normalised(torch.nn.Module):
+    """A network that calls its first layer as agents call their moments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normalise = torch.nn.BatchNorm1d(13)
+        self.head = torch.nn.Linear(13, 3)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        outputs: torch.Tensor = self.head(self.normalise(inputs))
+        return outputs
+
+
+def test_a_layer_that_is_called_normalise_is_taken_too(tmp_path: Path) -> None:
+    def trained(name: str, **changed: Any) -> tuple[Any, dict[str, Any]]:
+        trainer: Any = ludus.Trainer(small_run("supervised", **changed), model=Normalised())
+        trainer.add(first := First(trainer))
+        trainer.fit(root=str(tmp_path), name=name)
+        return trainer, first.weights
+
+    source, _ = trained("source")
+    _, begun = trained("second", start=section("supervised", tmp_path / "source"))
+    own = named_weights(source)
+    assert {"normalise.weight", "normalise.running_mean"} <= {*own}
+    assert all(torch.equal(begun[name], own[name]) for name in own)

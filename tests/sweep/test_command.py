@@ -52,6 +52,17 @@ def test_a_line_for_each_trial_then_the_best_and_what_to_do_next(
     assert ludus("train", "sweeps/climb/best.yaml", *PLUGIN, "--json").json["status"] == "finished"
 
 
+def test_an_export_that_cannot_be_is_refused_before_the_search(
+    ludus: Ludus, tmp_path: Path
+) -> None:
+    file = write(tmp_path)
+    told = ludus("sweep", file, "--export-optuna", file, *PLUGIN).refusal()
+    assert "was not written by ludus as a study of Optuna" in told
+    told = ludus("sweep", file, "--best", "--export-optuna", "s.db", *PLUGIN).refusal()
+    assert "leave out --export-optuna, or --best" in told
+    assert not (tmp_path / "sweeps").exists()
+
+
 def test_one_json_object_and_nothing_else(ludus: Ludus, tmp_path: Path) -> None:
     file = write(tmp_path, budget__max_trials=2)
     found = ludus("sweep", file, "--json", *PLUGIN).json
@@ -77,8 +88,6 @@ def test_the_trials_are_exported_for_optunas_dashboard(ludus: Ludus, tmp_path: P
     done = ludus("sweep", file, "--export-optuna", "study.db", *PLUGIN)
     assert "optuna-dashboard sqlite:///study.db" in done.err
     assert (tmp_path / "study.db").read_bytes().startswith(b"SQLite format 3")
-    both = ludus("sweep", file, "--best", "--export-optuna", "two.db", *PLUGIN)
-    assert "--export-optuna writes the trials of the search, and --best runs none" in both.refusal()
 
 
 def test_the_runs_of_a_sweep_are_listed_resumed_and_reported_as_any(

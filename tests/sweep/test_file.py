@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 import ludus
 from ludus.config.overrides import kinds_first
 from ludus.config.registry import example_path
-from ludus.core.errors import ConfigError, LudusError, RunError
+from ludus.core.errors import ConfigError, LudusError, RunError, StorageError
 from ludus.sweep import Sweeper
 from ludus.sweep.base import Base
 from ludus.sweep.config import given_sweep
@@ -58,8 +59,31 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ),
         ({"space": {"x": {**within(0, 1), "step": 0.3}}}, "try 'high' 0.9"),
         ({"space": {"x": among(1.0, 1.0)}}, "'values' holds 1.0 twice"),
+        ({"space": {"x": among(1.0, {2.0})}}, "'values' holds what a config file cannot"),
+        ({"space": {"x": within(-1e308, 1e308)}}, "further apart than any number; bring them nearer"),
+        ({"space": {"x": {**within(0, 1), "step": 1e-15}}}, "more than 1000000 values from 0 to 1"),
+        (
+            {"space": {"size": {"kind": "int_range", "low": 0, "high": 10**30, "step": 1, "when": None}}},
+            "'space.size.high' must be less than or equal to 9007199254740992",
+        ),
         ({"space": {"size": within(1, 8)}}, "'size' the value 1.0, which is impossible: 'size' must be"),
         ({"space": {"mood": among("well", "merry")}}, "'mood' the value 'merry', which is impossible"),
+        (
+            {"space": {"slope.grade": {"kind": "range", "low": 0.0, "high": 1.0, "step": None}}},
+            "'space.slope.grade.when' is missing; it is: Keys that are chosen before",
+        ),
+        (
+            {"space": {"slope.grade": {**within(0, 1), "lo": 0.0}}},
+            "'space.slope.grade.lo' is not a key here. Did you mean 'low'?",
+        ),
+        (
+            {"space": {"slope.grade": {**within(0, 1), "kind": "loguniform"}}},
+            "'space.slope.grade.kind' is 'loguniform'. Known: choice, int_log_range",
+        ),
+        (
+            {"space": {"slope.grade": [0.0, 1.0]}},
+            "'space.slope.grade' must be a section with a 'kind', one of: choice, range",
+        ),
         ({"fixed": {"x": 0.5}}, "'x' is both in 'space' and in 'fixed'; remove one of them"),
         (
             {"fixed": {"slope": PLAIN}, "space": {"slope.grade": within(0, 1)}},
@@ -125,7 +149,9 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ),
         ({"engine": {"kind": "cluster"}}, "no sweep_engine kind is named 'cluster'"),
         ({"budget__max_trials": 0}, "'budget.max_trials' must be greater than or equal to 1"),
-        ({"name": "../x"}, "'name' "),
+        ({"name": "../x"}, "'name' must match pattern "),
+        ({"space": {"x": 3}}, "'space.x' must be a section with a 'kind' (found 3)"),
+        ({"space": {"x": among()}}, "'space.x.values' must have at least 1 item"),
     ],
 )  # fmt: skip
 def test_it_is_told_in_one_sentence_and_nothing_is_written(
@@ -319,6 +345,39 @@ def test_a_damaged_record_is_told_and_never_begun_afresh(tmp_path: Path) -> None
     path.write_text("\n".join([lines[0], *lines[2:]]) + "\n")
     with pytest.raises(LudusError, match="is damaged"):
         swept(tmp_path, budget__max_trials=1)
+
+
+@pytest.mark.parametrize("point", [{"z": 0.5}, {"x": 0.5, "y": 7.0}])
+def test_a_record_of_points_outside_the_space_is_damaged(
+    tmp_path: Path, point: dict[str, float]
+) -> None:
+    data = sweep_data(tmp_path, space={"x": within(0.0, 1.0), "y": among(0.1, 0.2)})
+    Sweeper(data).sweep(1, root=tmp_path / "sweeps", show_on="none")
+    record = tmp_path / "sweeps" / "climb" / "journals" / "sweep.jsonl"
+    lines = [json.loads(line) for line in record.read_text().splitlines()]
+    next(line for line in lines if line["key"] == "ask/0000")["record"]["point"] = point
+    record.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(StorageError, match=r"sweep.jsonl is damaged .*; restore it from a backup"):
+        Sweeper(data).sweep(2, root=tmp_path / "sweeps", show_on="none")
+
+
+def test_a_record_without_the_file_that_it_belongs_to_is_not_gone_on_with(tmp_path: Path) -> None:
+    data = sweep_data(tmp_path)
+    Sweeper(data).sweep(1, root=tmp_path, show_on="none")
+    (tmp_path / "climb" / "sweep.yaml").unlink()
+    with pytest.raises(
+        RunError, match=r"sweep.yaml is missing, .*; restore it, or begin the sweep"
+    ):
+        Sweeper(data).sweep(2, root=tmp_path, show_on="none")
+
+
+def test_a_record_with_an_unknown_state_is_damaged(tmp_path: Path) -> None:
+    data = sweep_data(tmp_path)
+    Sweeper(data).sweep(1, root=tmp_path, show_on="none")
+    record = tmp_path / "climb" / "journals" / "sweep.jsonl"
+    record.write_text(record.read_text().replace('"state": "complete"', '"state": "zzz"'))
+    with pytest.raises(StorageError, match="'zzz' is no state of a trial"):
+        Sweeper(data).sweep(2, root=tmp_path, show_on="none")
 
 
 def test_the_shipped_file_is_whole_and_a_short_sweep_of_it_finds_a_config(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,15 +12,18 @@ from typing import Any
 import pytest
 
 from ludus.judge.confidence import mean_interval
+from ludus.show.report.charts import line_chart
 from ludus.show.report.files import ReportedRun
 from ludus.show.report.page import write_report
 from ludus.store.local import LocalStorage
 from ludus.sweep import Sweeper, SweepResult
 from ludus.sweep.base import Base
 from ludus.sweep.config import given_sweep
+from ludus.sweep.curve import MetricCurve, Point
 from ludus.sweep.directory import begin_or_compare
 from ludus.sweep.display import ranked
 from ludus.sweep.population.record import PopulationRecord
+from ludus.sweep.report._curves import _line
 from ludus.sweep.report._importance import _shares
 from ludus.sweep.report._read import axis_of, log_scale, read_sweep
 from ludus.sweep.report.sweep import sweep
@@ -125,6 +129,23 @@ def test_pruned_trials_stand_after_the_complete_ones_by_the_values_of_their_runs
     ]
     assert [one.number for one in ranked(trials, "min")] == [3, 2, 1, 0]
     assert [one.number for one in ranked(trials, "max")] == [3, 1, 2, 0]
+
+
+def test_the_line_of_a_trial_is_the_mean_of_straight_lines_as_on_the_page_of_its_runs() -> None:
+    def of(*values: tuple[int, float]) -> MetricCurve:
+        return MetricCurve([Point({"epoch": step}, value) for step, value in values])
+
+    trial = SweepTrial(3, {}, 0)
+    curves = [of((0, 0.0), (10, 10.0)), of((0, 2.0), (5, 1.0), (7, math.nan), (20, 1.0))]
+    line = _line(trial, curves, "epoch", 0)
+    assert line is not None
+    assert (line.xs, line.ys) == ([0, 5, 10], [1, 3, 5.5])
+    assert (line.lows, line.highs) == ([0, 1, 1], [2, 5, 10])
+    assert line.num_left_out == 1
+    nothing = _line(trial, [of((0, math.inf))], "epoch", 0)
+    assert nothing is not None
+    assert "trial 3 <b>no value</b>" in line_chart("x", [nothing], x_label="epoch")
+    assert _line(trial, [], "epoch", 0) is None
 
 
 def test_the_page_of_a_population_has_its_lineage_and_the_schedule_of_the_best(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -15,6 +17,7 @@ import yaml
 import ludus
 from ludus.cli.listing import summary
 from ludus.config import strict_yaml
+from ludus.core import Run
 from ludus.core.errors import ConfigError, LudusError
 from ludus.session.build import build_trainer, rebuild_trainer
 from ludus.session.remote.logged_run import logged_run
@@ -25,6 +28,7 @@ from ludus.sweep import RunEnd, Sweeper, Task, budget as sweep_budget
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.run import SweptSession
 from ludus.sweep.seed_queue import SeedQueue
+from tests.sweep.hill import Climber, HillConfig, HillTrainer
 from tests.sweep.small import ASHA, SAMPLERS, WILCOXON, among, batches, sweep_data, swept, within
 
 
@@ -184,6 +188,59 @@ def test_steps_of_all_runs_are_a_budget(tmp_path: Path) -> None:
     assert len(result.trials) == 2  # 12 steps each
 
 
+def test_a_budget_of_steps_that_runs_do_not_count_is_told_at_the_first_runs_end(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(ConfigError, match=r"which these runs do not count; they count opt_steps"):
+        swept(tmp_path, budget__max_env_steps=100)
+
+
+def test_a_signal_while_the_last_checkpoint_is_made_stops_the_sweep(
+    tmp_path: Path,
+) -> None:
+    class Last(Climber):
+        is_over = False
+
+        def state_dict(self) -> dict[str, Any]:
+            if self.is_over:
+                self.is_over = False
+                signal.raise_signal(signal.SIGTERM)
+            return super().state_dict()
+
+    class Signalled(HillTrainer):
+        def prepare(self, *, max_steps: int | None) -> None:
+            self.climber = Last(self.config.seed)
+
+        def climb(self, run: Run) -> Mapping[str, Any]:
+            self.climber.is_over = run.counters["opt_steps"] == 5
+            return super().climb(run)
+
+    def make(config: HillConfig) -> Signalled:
+        return Signalled(config)
+
+    data = sweep_data(tmp_path)
+    found = Sweeper(data).sweep(root=tmp_path, show_on="none", make_trainer_fn=make)
+    assert found.status == "interrupted"
+    assert [trial.state for trial in found.trials] == ["complete"]
+
+
+@pytest.mark.parametrize("batch", [{}, batches(batch_size=1)])
+def test_a_sweep_killed_before_it_recorded_the_end_of_a_run_asks_for_the_other_trials(
+    tmp_path: Path, batch: dict[str, Any]
+) -> None:
+    data = sweep_data(tmp_path, **batch)
+    whole = Sweeper(data).sweep(root=tmp_path, show_on="none")
+    record = tmp_path / "climb" / "journals" / "sweep.jsonl"
+    lines = record.read_text().splitlines(keepends=True)
+    last = next(place for place, line in enumerate(lines) if "ask/0001" in line)
+    record.write_text("".join(lines[: last + 1]))
+    for number in (2, 3):
+        shutil.rmtree(tmp_path / "climb" / "runs" / f"{number:04d}-seed0")
+    again = Sweeper(data).sweep(root=tmp_path, show_on="none")
+    assert again.status == "finished"
+    assert again.table() == whole.table()
+
+
 class Clocked:
     """Searches with a clock that goes on by so many hours in each run."""
 
@@ -307,7 +364,7 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     assert not root.exists()
     with pytest.raises(
         ConfigError,
-        match=r"chosen by its runs with the seeds 0, 1, so these .* give seeds from 2 on, or only",
+        match="the trials had seed 0, by which the best was chosen; give others, such as 2",
     ):
         Sweeper(data).train_best([0, 1, 2], root=root, show_on="none")
     best = Sweeper(data).sweep(root=root, show_on="none").best
@@ -323,6 +380,17 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     again = Sweeper(data).train_best([2, 3, 4], root=root, show_on="none")
     assert again.score == found.score
     assert {p: p.stat().st_mtime_ns for p in before} == before
+
+
+def test_seeds_of_the_trials_and_too_many_cannot_judge_the_best(tmp_path: Path) -> None:
+    sweeper = Sweeper(sweep_data(tmp_path, seeds=[0, 1], budget__max_trials=1))
+    sweeper.sweep(root=tmp_path, show_on="none")
+    with pytest.raises(
+        ConfigError, match=r"the trials had seed 1, by which .*; give others, such as 2"
+    ):
+        sweeper.train_best([7, 1], root=tmp_path, show_on="none")
+    with pytest.raises(ConfigError, match=r"the best config has 99999 seeds; 10000 are the most"):
+        sweeper.train_best(99_999, root=tmp_path, show_on="none")
 
 
 def test_the_runs_of_a_sweep_name_it_and_only_those_of_a_trial_are_a_group(tmp_path: Path) -> None:

@@ -103,5 +103,20 @@ def test_an_export_overwrites_nothing_of_the_users(tmp_path: Path) -> None:
     assert mine.read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "why?.db"])
+def test_a_place_that_no_study_can_be_written_to_is_refused_before_the_search(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(StorageError, match="choose another"):
+        Sweeper(sweep_data(tmp_path)).check_export(tmp_path / name)
+
+
+def test_a_study_in_a_place_where_no_file_can_be_made_is_one_sentence(tmp_path: Path) -> None:
+    Sweeper(sweep_data(tmp_path, budget__max_trials=1)).sweep(root=tmp_path, show_on="none")
+    with pytest.raises(StorageError, match=r"study.db cannot be written: "):
+        Sweeper(sweep_data(tmp_path)).export_optuna("/proc/study.db", root=tmp_path)
+
+
 def test_the_sampler_of_a_file_is_the_one_that_it_names(tmp_path: Path) -> None:
     assert kind_of(Sweeper(sweep_data(tmp_path, sampler=SAMPLERS["gp"])).config.sampler) == "gp"

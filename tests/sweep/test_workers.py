@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -70,6 +71,16 @@ def test_a_worker_may_take_only_so_much_memory(tmp_path: Path) -> None:
     engine = {**engine, "memory_gb": None}
     (tmp_path / "more").mkdir()
     assert of_moods(tmp_path / "more", "dines", engine=engine).trials[0].state == "complete"
+
+
+def test_a_limit_that_only_linux_has_is_refused_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ludus.sweep.pool.sys", SimpleNamespace(platform="darwin"))
+    with pytest.raises(ConfigError, match=r"'engine.memory_gb' is 3, .*only Linux .*not darwin"):
+        of_moods(tmp_path, "well", engine={**LOCAL, "memory_gb": 3.0})
+    assert not any(tmp_path.rglob("sweep.yaml"))
+    LocalEngine(LocalEngine.Config(**LOCAL))
 
 
 def test_trials_of_a_sweep_that_all_fail_have_no_best(tmp_path: Path) -> None:

@@ -7,9 +7,14 @@ from typing import Annotated
 
 import typer
 
+from ludus.store.places import named_run
+
 
 def label(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run that waits for labels.")],
+    run: Annotated[
+        str,
+        typer.Argument(metavar="RUN", callback=named_run, help="A run that waits for labels."),
+    ],
     csv: Annotated[
         str | None, typer.Option("--csv", help="Take the answers from this file: row,label.")
     ] = None,

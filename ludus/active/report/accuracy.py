@@ -65,8 +65,8 @@ def _groups(
     names = _names(configs, [labels[runs[one.runs[0]].place] for one in found])
     return [
         _Group(
-            name + (f" ({len(one.runs)} seeds)" if len(one.runs) > 1 else ""),
-            [(labels[runs[index].place], _points(runs[index], metric)) for index in one.runs],
+            name + (f" ({len(one.counted)} seeds)" if len(one.counted) > 1 else ""),
+            [(labels[runs[index].place], _points(runs[index], metric)) for index in one.counted],
         )
         for name, one in zip(names, found, strict=True)
     ]

@@ -9,21 +9,20 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from ludus.arena import loading
 from ludus.arena.learning.update import GradientUpdate
-from ludus.arena.learning.weights import AgentWeights, of_agents
+from ludus.arena.learning.weights import AgentWeights
 from ludus.arena.solo.parameters import SoloHyperParameters
 from ludus.arena.solo.students import SoloUpdate, Students, passes_over
 from ludus.arena.trainer import TensorDictTrainer
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.core.errors import ConfigError, Interrupted
-from ludus.core.starting import SavedTraining
 from ludus.fit.preflight import refuse_episodes
 from ludus.judge.divergence import DivergenceGuard
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
 from ludus.nn.schedules import Schedule, too_long
-from ludus.nn.start import StartTarget
 from ludus.nn.swapped_weights import swapped_weights
 from ludus.seeds import derive, forked
 from ludus.session.begun import begin, engine_options, in_whole
@@ -49,6 +48,8 @@ class SoloAgentTrainer(TensorDictTrainer):
     """
 
     Config = SoloHyperParameters
+    starting, weights_of = loading.starting, loading.weights_of
+    saved_training = staticmethod(GradientUpdate.saved_training)
     trainer_type: ClassVar[str] = "solo_agent"
     # The order of an iteration is recomputed.
     derived: ClassVar[tuple[str, ...]] = ("_passes",)
@@ -196,19 +197,6 @@ class SoloAgentTrainer(TensorDictTrainer):
     def parts(self) -> Mapping[str, Stateful]:
         """Return all parts that are saved and restored."""
         return {"update": self.update, "judge": self.judge}
-
-    def starting(self) -> StartTarget:
-        """Return the agents, which can start as those of another run."""
-        return self.update.starting()
-
-    @staticmethod
-    def saved_training(state: Mapping[str, Any]) -> SavedTraining:
-        """Return the agents in a saved state."""
-        return GradientUpdate.saved_training(state)
-
-    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Tensor]:
-        """Return the weights of the agents in a saved state."""
-        return of_agents(state["update"]["learner"]["weights"], self.agents)
 
     def evaluate_weights(
         self, weights: Mapping[str, Any], *, episodes: int | None = None, seed: int | None = None

@@ -13,6 +13,7 @@ from torch import Tensor
 from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.session.record import Record
+from ludus.store.logs import SESSION
 from ludus.store.storage import Storage
 
 
@@ -29,12 +30,15 @@ class JsonLines:
     def __init__(self, config: Config, storage: Storage) -> None:
         self._metrics = storage.append("metrics.jsonl")
         self._timing = storage.append("timing.jsonl")
+        # The clocks of a resumed process start again from zero.
+        self._session = {SESSION: self._timing.offset}
 
     def write(self, record: Record) -> None:
         """Append one line to each file."""
         self._metrics.write(line_of(record))
-        timing = {**record.counters, **{name: round(x, 6) for name, x in record.timing.items()}}
-        self._timing.write(json.dumps(timing).encode() + b"\n")
+        timing = {name: round(x, 6) for name, x in record.timing.items()}
+        line = {**record.counters, **timing, **self._session}
+        self._timing.write(json.dumps(line).encode() + b"\n")
 
     def close(self) -> None:
         """Do nothing: the storage closes its files itself."""

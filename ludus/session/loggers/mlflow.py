@@ -32,7 +32,11 @@ _ENVIRONMENT = {
 }
 _RUN_ID = "ludus.run_id"
 _NUM_LINES = "ludus.lines"
-"""Metric that says how many lines of metrics.jsonl have arrived, sent with them in one transaction."""
+"""Metric that says how many lines of metrics.jsonl have arrived, sent with them in one transaction.
+
+Its fraction counts the parts of the next line, of one that has more metrics than a call takes.
+"""
+_PARTS = 1000
 _BEST = "ludus.best_model"
 _SCORE = "best_score"
 _STATUS = {"finished": "FINISHED", "stopped": "FINISHED", "failed": "FAILED"}
@@ -87,6 +91,7 @@ class MlflowRun:
             os.environ.setdefault(name, value)
         self._client: Any = None
         self._id = ""
+        self._arrived = 0.0
         self._known: Mapping[str, Any] = {}
 
     def connect(self) -> int:
@@ -99,7 +104,8 @@ class MlflowRun:
             self._id = found.info.run_id
             self._send_config(found.data.params, found.data.tags)
             self._known = {**found.data.metrics, **found.data.tags}
-            return int(found.data.metrics.get(_NUM_LINES, 0))
+            self._arrived = found.data.metrics.get(_NUM_LINES, 0.0)
+            return int(self._arrived)
 
     def _experiment(self) -> str:
         name = self._config.experiment
@@ -138,27 +144,43 @@ class MlflowRun:
             self._client.log_batch(self._id, params=new[at : at + _MAX_PARAMS])
         last = {key: tags.get(f"resumed.{key}", value) for key, value in known.items()}
         changed = [key for key, value in config.items() if last.get(key, value) != value]
-        if changed:
-            news = [RunTag(f"resumed.{key}", config[key]) for key in changed]
-            self._client.log_batch(self._id, tags=news[:_MAX_PARAMS])
+        news = [RunTag(f"resumed.{key}", config[key]) for key in changed]
+        for at in range(0, len(news), _MAX_PARAMS):
+            self._client.log_batch(self._id, tags=news[at : at + _MAX_PARAMS])
 
     def send(self, lines: Sequence[LogLine]) -> None:
         """Send metrics, texts and images; histograms stay here, as MLflow has none."""
-        from mlflow.entities import Metric
-
         waiting: list[Any] = []
         with _Answers(self.label):
             for line in lines:
                 self._send_artifacts(line)
-                when = round(line.time * 1000)
-                timing = {f"time/{name}": value for name, value in line.timing.items()}
-                numbers = {**line.counters, **line.scalars, **timing}
-                waiting += [Metric(_name(key), x, when, line.step) for key, x in numbers.items()]
-                waiting.append(Metric(_NUM_LINES, line.number, when, line.number))
-            # A call that fails half way is repeated with the same times, steps and values, which MLflow
-            # keeps once; the mark of a line comes after all its metrics.
-            for at in range(0, len(waiting), _MAX_METRICS):
-                self._client.log_batch(self._id, metrics=waiting[at : at + _MAX_METRICS])
+                for part in self._parts_of(line):
+                    if len(waiting) + len(part) > _MAX_METRICS:
+                        self._client.log_batch(self._id, metrics=waiting)
+                        waiting = []
+                    waiting += part
+            if waiting:
+                self._client.log_batch(self._id, metrics=waiting)
+
+    def _parts_of(self, line: LogLine) -> list[list[Any]]:
+        """Return the metrics of a line that have not arrived: one list, or several for too many of them.
+
+        Each ends with a mark, and a call takes it whole or not at all. A line that is read back from the log
+        has another time, so MLflow would keep twice what is sent twice.
+        """
+        from mlflow.entities import Metric
+
+        when, size = round(line.time * 1000), _MAX_METRICS - 1
+        # In an order that a line read back has too; it lacks the times, which come last.
+        named = sorted({**line.counters, **line.scalars}.items())
+        named += [(f"time/{name}", value) for name, value in line.timing.items()]
+        metrics = [Metric(_name(key), value, when, line.step) for key, value in named]
+        parts = [metrics[at : at + size] for at in range(0, len(metrics), size)] or [[]]
+        for count, part in enumerate(parts, start=1):
+            mark = line.number if count == len(parts) else line.number - 1 + count / _PARTS
+            part.append(Metric(_NUM_LINES, mark, when, line.number))
+        arrived = round((self._arrived - (line.number - 1)) * _PARTS)
+        return parts[min(max(arrived, 0), len(parts) - 1) :]
 
     def _send_artifacts(self, line: LogLine) -> None:
         for name, text in line.texts.items():
@@ -226,13 +248,21 @@ def _address(config: Mlflow.Config) -> str:
 
 def _uri_problem(uri: str, *, is_secret: bool = False) -> str | None:
     """Return what is wrong with the address of a server, without repeating a password in it."""
-    scheme = urlsplit(uri).scheme.partition("+")[0]
+    try:
+        parts = urlsplit(uri)
+        scheme = parts.scheme.partition("+")[0]
+        is_address = scheme in _SCHEMES
+        if scheme in ("http", "https"):
+            # Asking for a port that is no number, or too large, is an error.
+            is_address = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
     if not is_secret and _without_password(uri) != uri:
         return (
             f"holds a password, which would be written to config.yaml; set it to null and give the address"
             f" in the variable {_URI}, or the password in MLFLOW_TRACKING_PASSWORD"
         )
-    if uri != "databricks" and scheme not in _SCHEMES:
+    if uri != "databricks" and not is_address:
         return (
             f"is {_without_password(uri)!r}, which is no address of a server; it begins with http:// or"
             f" https://, as in http://127.0.0.1:5000, or with one of {', '.join(_SCHEMES[3:])}"

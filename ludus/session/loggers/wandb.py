@@ -32,6 +32,7 @@ _PART_TO_BEGIN = 0.5
 """Part of the time to wait after which a run is begun offline."""
 _FORBIDDEN = "/\\#?%:"
 _MAX_PROJECT = 128
+_MAX_TAG = 64
 _REFUSALS = re.compile(
     r"\b(401|403|404)\b|permission|denied|not found|unauthori|not logged|invalid|api.?key", re.I
 )
@@ -66,6 +67,9 @@ class Wandb(ServiceLogger["Wandb.Config"]):
                     f"project {self.project!r} cannot name a project of W&B; use up to {_MAX_PROJECT}"
                     f" characters, none of {' '.join(_FORBIDDEN)}"
                 )
+            for tag in self.tags:
+                if not 0 < len(tag) <= _MAX_TAG:
+                    yield f"tags holds {tag!r}; W&B takes tags of 1 to {_MAX_TAG} characters"
 
     @staticmethod
     def check(config: Config) -> None:

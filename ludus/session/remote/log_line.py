@@ -12,8 +12,7 @@ from torch import Tensor
 from ludus.session.loggers.jsonl import bins
 from ludus.session.record import Record
 from ludus.show.png import png
-
-_NOT_SCALARS = ("text", "histogram", "image")
+from ludus.show.report.series import NOT_SCALARS
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def parsed(
     """Return a line of metrics.jsonl."""
     found = json.loads(data)
     counters = {name: found[name] for name in counter_names if name in found}
-    others = (name for name in found if name not in counters and name not in _NOT_SCALARS)
+    others = (name for name in found if name not in counters and name not in NOT_SCALARS)
     return LogLine(
         number,
         time,

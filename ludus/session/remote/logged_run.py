@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.config import strict_yaml
+from ludus.config.leaves import leaves
 from ludus.core.counters import SHARED
 from ludus.core.errors import LudusError
 from ludus.session.record import Record
@@ -70,18 +71,12 @@ def config_of(storage: Storage) -> dict[str, Leaf]:
     return flattened(strict_yaml.parse(storage.read("config.yaml"), source=source))
 
 
-def flattened(data: object, path: str = "") -> dict[str, Leaf]:
-    """Return the leaves of nested mappings and lists by their dotted paths; null is the text 'null'."""
-    if isinstance(data, Mapping) and data:
-        parts = [(str(key), value) for key, value in data.items()]
-    elif isinstance(data, list) and any(isinstance(value, Mapping | list) for value in data):
-        parts = [(str(index), value) for index, value in enumerate(data)]
-    else:
-        return {path: data if isinstance(data, Leaf) else _as_text(data)}
-    found: dict[str, Leaf] = {}
-    for name, value in parts:
-        found |= flattened(value, f"{path}.{name}" if path else name)
-    return found
+def flattened(data: Mapping[str, object]) -> dict[str, Leaf]:
+    """Return the leaves of a config by their dotted paths; what a service cannot hold is text."""
+    found = leaves(data)
+    return {
+        path: value if isinstance(value, Leaf) else _as_text(value) for path, value in found.items()
+    }
 
 
 def _as_text(data: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from ludus.show.report.band import CONFIDENCE, Band
 from ludus.show.report.files import CLOCKS, ReportedRun
 from ludus.show.report.scales import LARGEST
 from ludus.show.report.series import Counters, Series
+from ludus.store.logs import SESSION
 
 Values = NDArray[np.float64]
 
@@ -68,24 +70,31 @@ def _readings(clock: Series) -> list[tuple[Counters, float]]:
 
 def _table(pairs: Sequence[tuple[Counters, float]]) -> tuple[str, Values, Values]:
     """Return the counter that moves most often in a clock's records, its values and the times."""
-    names = dict.fromkeys(name for at, _ in pairs for name in at)
+    names = _counters(pairs)
     distinct = {name: len({at.get(name, 0) for at, _ in pairs}) for name in names}
     counter = max(distinct, key=distinct.__getitem__, default="opt_steps")
     seconds = np.array([value for _, value in pairs])
-    # A resumed process counts from zero again.
-    fallen = np.flatnonzero(np.diff(seconds) < 0) + 1
+    # A resumed process counts from zero again; older logs show it only where the time has fallen.
+    processes = [at.get(SESSION) for at, _ in pairs]
+    is_other = np.array([one != two for one, two in itertools.pairwise(processes)], dtype=bool)
+    begins = np.flatnonzero(is_other | (np.diff(seconds) < 0)) + 1
     before = np.zeros(len(seconds))
-    before[fallen] = seconds[fallen - 1]
+    before[begins] = seconds[begins - 1]
     seconds = seconds + np.cumsum(before)
     counts = np.array([at.get(counter, 0) for at, _ in pairs], dtype=np.float64)
     return counter, np.maximum.accumulate(counts), seconds
+
+
+def _counters(pairs: Sequence[tuple[Counters, float]]) -> list[str]:
+    found = dict.fromkeys(name for at, _ in pairs for name in at)
+    return [name for name in found if name != SESSION]
 
 
 def run_curve(series: Series, clocks: RunClocks, *, most: int) -> RunCurve:
     """Return the curve of a series of at most so many points, each the mean of neighbouring values."""
     pairs = series.means or list(zip(series.counters, series.values, strict=True))
     pairs = [pair for pair in pairs if abs(pair[1]) <= LARGEST]
-    names = dict.fromkeys(name for at, _ in pairs for name in at)
+    names = _counters(pairs)
     # An asynchronous evaluation is written late, with the counters of its beginning.
     pairs.sort(key=lambda pair: tuple(pair[0].get(name, 0) for name in names))
     at = [counters for counters, _ in pairs]

@@ -10,7 +10,7 @@ from ludus.show.report.bands import GroupCurve, RunClocks, RunCurve, group_curve
 from ludus.show.report.files import ReportedRun, mapping, number
 from ludus.show.report.groups import RunGroup, run_labels
 from ludus.show.report.looks import Drawn, Looks
-from ludus.show.report.scales import is_drawn, short_number
+from ludus.show.report.scales import interval_text, is_drawn, short_number
 from ludus.show.report.strokes import Line
 
 
@@ -50,6 +50,10 @@ class PageCurves:
             self._curves[key] = made
         return self._curves[key]
 
+    def is_counted(self, one: Drawn) -> bool:
+        """Return whether a series counts in the mean of its group: its run repeats no other."""
+        return one.run not in self.groups[one.group].repeats
+
     def axis(self, group: Sequence[Drawn]) -> str:
         """Return the counter for the x axis: the first that every series of the chart moves."""
         for counter in dict.fromkeys(name for run in self.runs for name in run.counter_names):
@@ -79,10 +83,11 @@ class PageCurves:
         if len(group.runs) == 1:
             return self._single(ones[0], axis, label)
         curves = [self.curve_of(one) for one in ones]
-        mean = group_curve(curves, axis, self.band, most=self.most_points)
+        counted = [self.curve_of(one) for one in ones if self.is_counted(one)]
+        mean = group_curve(counted, axis, self.band, most=self.most_points)
         runs = [(one.xs[axis].tolist(), one.ys.tolist()) for one in curves if axis in one.xs]
         line = Line(
-            f"{label} ({len(ones)} runs)",
+            f"{label} ({len(counted)} run{'s' * (len(counted) != 1)})",
             mean.xs.tolist(),
             mean.ys.tolist(),
             lows=() if mean.lows is None else mean.lows.tolist(),
@@ -123,7 +128,7 @@ def _last(mean: GroupCurve, band: Band) -> str:
     low, high = float(mean.lows[-1]), float(mean.highs[-1])
     if band is Band.STDERR:
         return f"{last} ± {short_number(float(f'{(high - low) / 2:.2g}'))}"
-    return f"{last} ({short_number(low)} to {short_number(high)})"
+    return f"{last} ({interval_text(low, high)})"
 
 
 def _num_gaps(one: Drawn) -> int:

@@ -12,6 +12,7 @@ from ludus.show.report.scales import (
     SMALLEST,
     Scale,
     counter_scale,
+    interval_text,
     is_drawn,
     linear_scale,
     short_number,
@@ -161,7 +162,7 @@ def _bands(frame: PlotArea, lines: Sequence[Line], x_label: str, num_bands: int)
 def _between(line: Line, index: int) -> str:
     if not line.lows:
         return ""
-    return f" ({short_number(line.lows[index])} to {short_number(line.highs[index])})"
+    return f" ({interval_text(line.lows[index], line.highs[index])})"
 
 
 def _best_marks(frame: PlotArea, lines: Sequence[Line]) -> Iterator[str]:

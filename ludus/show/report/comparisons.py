@@ -8,8 +8,14 @@ from ludus.judge.confidence import mean_interval
 from ludus.show.report.band import CONFIDENCE
 from ludus.show.report.charts import text
 from ludus.show.report.files import ReportedRun, mapping, number
-from ludus.show.report.groups import RunGroup, differing_keys, merged_config, shown_value
-from ludus.show.report.scales import is_drawn, short_number
+from ludus.show.report.groups import (
+    RunGroup,
+    differing_keys,
+    merged_config,
+    repeat_notes,
+    shown_value,
+)
+from ludus.show.report.scales import interval_text, is_drawn, short_number
 
 _MOST_KEYS = 60
 _LONGEST_VALUE = 200
@@ -51,7 +57,7 @@ def group_table(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> str:
     titles = ["group", "runs", "seeds", "metric", "mean of the best", f"{CONFIDENCE:.0%} interval"]
     rows = []
     for group in groups:
-        members = [runs[index] for index in group.runs]
+        members = [runs[index] for index in group.counted]
         seeds = ", ".join(str(run.about.get("seed", "?")) for run in members)
         metrics = dict.fromkeys(str(mapping(run.best).get("metric")) for run in members if run.best)
         scores = [
@@ -66,15 +72,17 @@ def group_table(runs: Sequence[ReportedRun], groups: Sequence[RunGroup]) -> str:
             if len(scores) < len(members):
                 mean += f" (of {len(scores)} runs)"
             if found.low is not None and found.high is not None:
-                interval = f"{short_number(found.low)} to {short_number(found.high)}"
+                interval = interval_text(found.low, found.high)
         cells = [str(len(members)), seeds, ", ".join(metrics), mean, interval]
         named = zip(titles[1:], cells, strict=True)
         row = "".join(f'<td data-title="{text(title)}">{text(cell)}</td>' for title, cell in named)
         rows.append(f"<tr><th>{text(group.name)}</th>{row}</tr>")
     head = "".join(f"<th>{text(title)}</th>" for title in titles)
+    repeats = {index: first for one in groups for index, first in one.repeats.items()}
+    notes = "".join(f"<p>{text(note)}</p>" for note in repeat_notes(runs, repeats))
     return (
         f'<div class="panel"><table class="runs"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
+        f"<tbody>{''.join(rows)}</tbody></table>{notes}</div>"
     )
 
 

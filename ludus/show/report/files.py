@@ -19,6 +19,7 @@ from ludus.show.report.series import (
     stretches,
 )
 from ludus.store.directory import ENDINGS, found_run, read_note
+from ludus.store.logs import SESSION
 from ludus.store.places import open_storage, parted
 from ludus.store.storage import Storage
 from ludus.store.strict_json import parse_json
@@ -225,10 +226,9 @@ def _read_numbers(
     is_long = storage.exists(name) and storage.size(name) > long
     is_sampled = is_long and reading.every > 1
     is_timing = into is record.rates
-    # The times of many places are enough for an axis, and their extremes say nothing.
-    count = _NUM_TIMES if is_timing else None
     thins = is_long and not (is_sampled and is_timing)
-    gatherer, num_lines = Gatherer(into, record.counter_names, thins=thins), 0
+    counters = [*record.counter_names, *[SESSION] * is_timing]
+    gatherer, num_lines = Gatherer(into, counters, thins=thins), 0
     if is_sampled:
         source = sampled_stretches(
             storage,
@@ -236,7 +236,8 @@ def _read_numbers(
             record.notes,
             every=reading.every,
             num_stretches=reading.num_stretches,
-            count=count,
+            # The times of many places are enough for an axis, and their extremes say nothing.
+            count=_NUM_TIMES if is_timing else None,
         )
     else:
         source = stretches(storage, name, record.notes, is_long=is_long)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from ludus.show.report.files import ReportedRun, mapping
+from ludus.config.leaves import leaves
+from ludus.config.overrides import is_length
+from ludus.show.report.files import ReportedRun
 from ludus.store.groups import group_of
 from ludus.store.places import parted
+from ludus.store.run_config import ConfigStage, config_stages
 
 FREE = ("seed", "experiment")
 """Keys of a config in which the runs of a group may differ: the seed, and a name."""
@@ -31,11 +34,18 @@ class RunGroup:
     """Indices of its runs on the page."""
     configs: Sequence[Mapping[str, object]]
     """The flat config of each run, without the free keys; empty for a run that recorded none."""
+    repeats: Mapping[int, int] = field(default_factory=dict)
+    """Of its runs, those that repeat another, with that one: indices on the page."""
 
     @property
     def label(self) -> str:
         """The name, with the number of runs if there are several."""
         return f"{self.name} ({len(self.runs)} runs)" if len(self.runs) > 1 else self.name
+
+    @property
+    def counted(self) -> Sequence[int]:
+        """Indices of the runs that are independent: one for each seed of a config."""
+        return [index for index in self.runs if index not in self.repeats]
 
 
 def run_labels(runs: Sequence[ReportedRun]) -> list[str]:
@@ -63,17 +73,68 @@ def grouped(runs: Sequence[ReportedRun]) -> list[RunGroup]:
             (only,) = named[key] if len(named.get(key, ())) == 1 else (key,)
             members.setdefault(only, []).append(index)
     ordered = sorted((sorted(indices) for indices in members.values()), key=lambda one: one[0])
-    found = [RunGroup("", indices, [configs[index] for index in indices]) for indices in ordered]
+    found = [
+        RunGroup("", one, [configs[index] for index in one], repeated(runs, one)) for one in ordered
+    ]
+    names = _names(runs, found)
+    return [replace(one, name=name) for name, one in zip(names, found, strict=True)]
+
+
+def repeated(runs: Sequence[ReportedRun], indices: Sequence[int]) -> dict[int, int]:
+    """Return those of these runs that repeat another, by the one that counts instead.
+
+    The same config with the same seed is the same experiment, however often it is done: one run of it counts,
+    the first that came to its end by itself.
+    """
+    found: dict[int, int] = {}
+    firsts: dict[tuple[str, str], int] = {}
+    for index in sorted(indices, key=lambda index: not runs[index].ends):
+        config, seed = flat_config(runs[index]), runs[index].about.get("seed")
+        if not config or seed is None:
+            continue
+        first = firsts.setdefault((_key(runs[index], config), str(seed)), index)
+        if first != index:
+            found[index] = first
+    return found
+
+
+def repeat_notes(runs: Sequence[ReportedRun], repeats: Mapping[int, int]) -> list[str]:
+    """Return a sentence for each run that repeats another."""
+    labels = run_labels(runs)
     return [
-        RunGroup(name, one.runs, one.configs)
-        for name, one in zip(_names(runs, found), found, strict=True)
+        f"{labels[index]} has the config and the seed of {labels[first]}, so only {labels[first]} counts."
+        for index, first in sorted(repeats.items())
     ]
 
 
 def flat_config(run: ReportedRun, *, free: Collection[str] = FREE) -> dict[str, object]:
-    """Return the recorded config by dotted keys, without the free ones."""
-    found = dict(_flat(mapping(run.about.get("config"))))
-    return {key: value for key, value in found.items() if key not in free}
+    """Return the recorded config by dotted keys, without the free ones.
+
+    A key that was changed on a resume has all its values, as in `0.002, then 0.0001 from opt_steps 300`.
+    """
+    stages = config_stages(run.about)
+    flat = [leaves(stage.config) for stage in stages]
+    found = {key: value for config in flat for key, value in config.items() if key not in free}
+    for key in differing_keys(flat):
+        if key in found:
+            found[key] = _history(key, flat, stages)
+    return found
+
+
+def _history(key: str, flat: Sequence[Mapping[str, object]], stages: Sequence[ConfigStage]) -> str:
+    """Return the values of a key, and where each began; it does not matter where a run was made longer."""
+    told = shown_value(flat[0], key)
+    for (before, config), stage in zip(itertools.pairwise(flat), stages[1:], strict=True):
+        if (value := shown_value(config, key)) != shown_value(before, key):
+            told += f", then {value}" + ("" if is_length(key) else f" from {_place(stage)}")
+    return told
+
+
+def _place(stage: ConfigStage) -> str:
+    for name in ("opt_steps", *stage.counters):
+        if name in stage.counters:
+            return f"{name} {stage.counters[name]}"
+    return f"boundary {stage.boundary}"
 
 
 def differing_keys(configs: Sequence[Mapping[str, object]]) -> list[str]:
@@ -134,11 +195,3 @@ def _name(runs: Sequence[ReportedRun], labels: Sequence[str]) -> str:
         return name
     stems = {_NUMBER.sub("", run.name) or run.name for run in runs}
     return stems.pop() if len(stems) == 1 else f"{labels[0]} and {len(runs) - 1} more"
-
-
-def _flat(config: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, object]]:
-    for key, value in config.items():
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, f"{before}{key}.")
-        else:
-            yield f"{before}{key}", value

@@ -108,10 +108,10 @@ function curvesOf(chart, choice) {
   const can = name => chart.lines.every(line => line.runs.every(run => name in run.x));
   const axis = can(choice.axis) ? choice.axis : chart.axis;
   const lines = chart.lines.map(line => {
-    const runs = line.runs.map(run => ({
+    const runs = line.runs.map(run => ({counts: run.counts,
       xs: axis in run.x ? places[run.x[axis]] : [], raw: run.y, ys: smoothed(run.y, choice.weight),
       range: run.low ? run.low.map((low, at) => [low, run.high[at]]) : null}));
-    const curve = line.group ? meanCurve(runs, choice.band)
+    const curve = line.group ? meanCurve(runs.filter(run => run.counts), choice.band)
       : {xs: runs[0].xs, ys: runs[0].ys, area: null};
     const best = line.best.map(one => ({x: one.x[axis] || 0, y: one.y}));
     return {...line, ...curve, runs, best};

@@ -56,7 +56,11 @@ class PageData:
             "label": line.label, "colour": line.colour, "dash": line.dash,
             "dots": line.is_dots, "group": bool(line.runs), "best": bests,
             "runs": [
-                {"name": page.labels[drawn.run], **self._curve(page.curve_of(drawn))}
+                {
+                    "name": page.labels[drawn.run],
+                    "counts": page.is_counted(drawn),
+                    **self._curve(page.curve_of(drawn)),
+                }
                 for drawn in one.series
             ],
         }  # fmt: skip

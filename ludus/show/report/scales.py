@@ -122,6 +122,11 @@ def short_number(value: float) -> str:
     return f"{value:,.5g}"
 
 
+def interval_text(low: float, high: float) -> str:
+    """Return an interval for people."""
+    return f"{short_number(low)} to {short_number(high)}"
+
+
 def _buckets(xs: Sequence[float], buckets: int) -> Iterator[range]:
     """Yield the indices that fall into each of `buckets` equal intervals of the sorted xs."""
     width = (xs[-1] - xs[0]) / buckets or 1.0

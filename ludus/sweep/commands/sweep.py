@@ -44,14 +44,19 @@ def sweep(
 ) -> None:
     """Search for the best values of some keys; Ctrl-C saves, and the same command goes on."""
     from ludus.config.registry import load_plugin
+    from ludus.core.errors import ConfigError
     from ludus.show.terminal import tell
     from ludus.sweep.result_lines import seeds_of, tell_best, tell_result
     from ludus.sweep.sweeper import Sweeper
 
     for name in plugin or []:
         load_plugin(name)
-    wanted = seeds_of(seeds, is_best=best, is_exported=export_optuna is not None)
+    wanted = seeds_of(seeds, is_best=best)
     sweeper = Sweeper(config, overrides or [])
+    if export_optuna is not None:
+        if best:
+            raise ConfigError("--best trains one config; leave out --export-optuna, or --best")
+        sweeper.check_export(export_optuna)
     show_on: Literal["stdout", "stderr"] = "stderr" if json else "stdout"
     if best:
         tell_best(sweeper.train_best(wanted, root=root, show_on=show_on), as_json=json)

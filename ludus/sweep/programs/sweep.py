@@ -17,7 +17,7 @@ from ludus.sweep.libraries import load_optuna
 from ludus.sweep.program import SearchProgram
 from ludus.sweep.record import SweepRecord
 from ludus.sweep.search import Search, sampler_of
-from ludus.sweep.study import Study
+from ludus.sweep.study import Study, check_study
 from ludus.sweep.trials import SweepTrial
 
 
@@ -62,6 +62,9 @@ class SweepProgram(SearchProgram):
 
     def trials(self, storage: LocalStorage) -> Sequence[SweepTrial]:
         return list(SweepRecord(storage).trials().values())
+
+    def check_export(self, path: str) -> None:
+        check_study(Path(path))
 
     def export_optuna(self, base: Base, storage: LocalStorage, path: str) -> None:
         config = self.config

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 
+import numpy as np
+
+from ludus.show.report.band import Band
+from ludus.show.report.bands import RunCurve, group_curve
 from ludus.show.report.charts import NUM_COLOURS, NUM_DASHES, Line, line_chart
 from ludus.show.report.curves import AXIS_NAMES
+from ludus.show.report.scales import is_drawn
 from ludus.store.places import below, open_storage
 from ludus.sweep.curve import MetricCurve, read_curve
 from ludus.sweep.display import ranked
@@ -55,36 +59,30 @@ def _curves_of(sweep: ReportedSweep, trial: SweepTrial) -> list[MetricCurve]:
 def _line(
     trial: SweepTrial, curves: Sequence[MetricCurve], counter: str, place: int
 ) -> Line | None:
-    """Return the mean of the curves at the steps that all have come to, with their band."""
+    """Return the mean of the curves as far as all of them go, with their band."""
     if not curves:
         return None
-    steps = [[point.step(counter) for point in curve.points] for curve in curves]
-    last = min(some[-1] for some in steps)
-    first = max(some[0] for some in steps)
-    grid = sorted({step for some in steps for step in some if first <= step <= last})
-    if len(grid) > _MOST_POINTS:
-        grid = [grid[round(i * (len(grid) - 1) / (_MOST_POINTS - 1))] for i in range(_MOST_POINTS)]
-    columns = [
-        [
-            curve.points[bisect_right(some, x) - 1].value
-            for curve, some in zip(curves, steps, strict=True)
-        ]
-        for x in grid
-    ]
-    is_band = len(curves) > 1
+    found = [_run_curve(curve, counter) for curve in curves]
+    mean = group_curve(found, counter, Band.MINMAX, most=_MOST_POINTS)
+    num_points = sum(len(curve.points) for curve in curves)
     return Line(
         f"trial {trial.number}",
-        [float(x) for x in grid],
-        [math.fsum(column) / len(column) if _finite(column) else math.nan for column in columns],
+        mean.xs.tolist(),
+        mean.ys.tolist(),
         colour=place % NUM_COLOURS,
         dash=place // NUM_COLOURS % NUM_DASHES,
-        lows=[min(c) if _finite(c) else math.nan for c in columns] if is_band else (),
-        highs=[max(c) if _finite(c) else math.nan for c in columns] if is_band else (),
+        lows=() if mean.lows is None else mean.lows.tolist(),
+        highs=() if mean.highs is None else mean.highs.tolist(),
+        value_text=None if len(mean.ys) else "no value",
+        num_left_out=num_points - sum(len(one.ys) for one in found),
     )
 
 
-def _finite(values: Sequence[float]) -> bool:
-    return all(math.isfinite(value) for value in values)
+def _run_curve(curve: MetricCurve, counter: str) -> RunCurve:
+    points = [(point.step(counter), point.value) for point in curve.points if is_drawn(point.value)]
+    points.sort(key=lambda point: point[0])
+    xs, ys = np.array(points, dtype=np.float64).reshape(-1, 2).T
+    return RunCurve({counter: xs}, ys, None, None)
 
 
 def member_curves(sweep: ReportedSweep) -> str:

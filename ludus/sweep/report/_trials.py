@@ -7,7 +7,7 @@ import shlex
 from ludus.config import strict_yaml
 from ludus.judge.scores import is_better
 from ludus.show.report.charts import Line, line_chart, text
-from ludus.show.report.scales import is_drawn, short_number
+from ludus.show.report.scales import interval_text, is_drawn, short_number
 from ludus.sweep.display import ranked
 from ludus.sweep.report._read import ReportedSweep, number_words, shown
 from ludus.sweep.trials import SweepTrial
@@ -65,8 +65,7 @@ def _interval(trial: SweepTrial) -> str:
     score = trial.score
     if score is None or score.low is None or score.high is None:
         return ", one seed"
-    between = f"{short_number(score.low)} to {short_number(score.high)}"
-    return f", {between} over {number_words(score.count, 'seed')}"
+    return f", {interval_text(score.low, score.high)} over {number_words(score.count, 'seed')}"
 
 
 def trials(sweep: ReportedSweep) -> str:

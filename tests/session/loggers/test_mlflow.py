@@ -22,13 +22,6 @@ from tests.session.loggers.tracking_server import Gate, TrackingServer
 CANARY = "canary-of-the-token-9f3"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TrackingServer]:
-    found = TrackingServer(tmp_path_factory.mktemp("mlflow"))
-    yield found
-    found.stop()
-
-
 @pytest.fixture
 def gate(server: TrackingServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     for name, value in logger._ENVIRONMENT.items():
@@ -271,6 +264,9 @@ def test_a_wrong_path_of_the_server_is_refused_in_one_line(gate: Gate, tmp_path:
             {"tracking_uri": "127.0.0.1:5000"},
             "tracking_uri is '127.0.0.1:5000', which is no address",
         ),
+        ({"tracking_uri": "http://[::1"}, r"'http://\[::1', which is no address of a server"),
+        ({"tracking_uri": "http://"}, "'http://', which is no address of a server"),
+        ({"tracking_uri": "http://host:99999"}, "'http://host:99999', which is no address"),
         ({"tracking_uri": f"http://me:{CANARY}@host"}, "tracking_uri holds a password"),
         ({"experiment": " "}, "experiment is empty"),
         ({"wait_seconds": 0.0}, "wait_seconds"),

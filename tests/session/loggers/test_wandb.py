@@ -219,6 +219,8 @@ def test_without_the_library_a_run_does_not_begin(
         ({"project": ""}, "project '' cannot name"),
         ({"mode": "later"}, "mode"),
         ({"tags": "one"}, "tags"),
+        ({"tags": ["y" * 65]}, "W&B takes tags of 1 to 64 characters"),
+        ({"tags": [""]}, "tags holds ''; W&B takes tags of 1 to 64"),
         ({"entity": 3}, "entity"),
         ({"best_model": 1}, "best_model"),
         ({"wait_seconds": -1.0}, "wait_seconds"),
