@@ -208,8 +208,7 @@ def _describe(cls: type[StrictConfig], data: object, problem: ErrorDetails) -> t
         case "union_tag_not_found" | "model_attributes_type":
             return path, _section_with_kind(tags(annotation))
     text = str(problem["msg"]).replace("Value error, ", "")
-    message = re.sub(r"^(Input|String|List|Dictionary) should", "must", text)
-    return path, _MESSAGES.get(problem["type"], message)
+    return path, _MESSAGES.get(problem["type"], re.sub(r"^\w+ should", "must", text))
 
 
 def _found(value: object) -> str:
