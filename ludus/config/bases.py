@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.config import migrations
 from ludus.config.files import read_data
-from ludus.config.overrides import is_length, key_paths, nearest_path, override
+from ludus.config.overrides import is_length, key_paths, kinds_first, nearest_path, override
 from ludus.config.registry import example_path, is_program, shipped_names
 from ludus.core.errors import ConfigError, nearest
 
@@ -102,7 +102,7 @@ def _merge(whole: dict[str, Any], own: Mapping[str, Any], *, source: str, path: 
     for part in path.split(".") if path else ():
         section = section[part]
     # A new kind decides which keys there are, so it comes first.
-    for key in sorted(own, key=lambda key: key != "kind"):
+    for key in kinds_first(own):
         value, place = own[key], f"{path}.{key}" if path else str(key)
         if key not in section and path.split(".")[-1] != "kwargs":
             hint = nearest_path(place, whole)

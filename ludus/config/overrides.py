@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import difflib
 import json
+import math
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ludus.config import families, key_names, strict_yaml
@@ -30,7 +31,7 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
     Return the paths of the changed keys, and a message for each override that changed none.
     """
     changed, wrong = [], []
-    for text in sorted(overrides, key=lambda text: not names_kind(text.partition("=")[0])):
+    for text in kinds_first(overrides, key_of=lambda text: text.partition("=")[0].strip()):
         key, equals, value = text.partition("=")
         if not equals or not key.strip():
             wrong.append(f"'{text}' is not an override; write key.path=value")
@@ -43,9 +44,32 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
     return changed, wrong
 
 
-def names_kind(key: str) -> bool:
-    """Return whether a key is the kind of a section, which decides what other keys there are."""
-    return key.strip().replace("__", ".").endswith(".kind")
+def override_all(data: dict[str, Any], changes: Mapping[str, object]) -> None:
+    """Set several keys of nested data in place, the kind of a section before the keys in it."""
+    for key in kinds_first(changes):
+        override(data, key, changes[key])
+
+
+def kinds_first(
+    changes: Iterable[str], *, key_of: Callable[[str], str] = lambda change: change
+) -> list[str]:
+    """Return changes in the order in which they are made: a section and its kind before what is in it.
+
+    A kind decides which keys its section has, and gives all of them the values of its preset.
+    """
+    given = list(changes)
+    paths = {change: str(key_of(change)).replace("__", ".") for change in given}
+
+    def place(change: str) -> tuple[float, bool]:
+        path = paths[change]
+        section, _, name = path.rpartition(".")
+        if name == "kind":
+            return (section.count(".") if section else -1), True
+        is_section = any(other.startswith(f"{path}.") for other in paths.values())
+        # The order of all others is kept; a bare name may be in any section.
+        return (path.count(".") if is_section else math.inf), False
+
+    return sorted(given, key=place)
 
 
 def _as_count(value: object, key: str, data: Mapping[str, Any]) -> object:

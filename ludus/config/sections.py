@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from ludus.config.overrides import names_kind, override, read_path
+from ludus.config.overrides import override_all, read_path
 from ludus.config.registry import find, kinds
 from ludus.core.errors import ConfigError, nearest
 
@@ -50,8 +50,7 @@ class StrictConfig(BaseModel):
     def replace(self, **changes: object) -> Self:
         """Return a copy with some keys changed; a key is a dotted path or a unique name."""
         data = self.model_dump()
-        for key in sorted(changes, key=lambda key: not names_kind(key)):
-            override(data, key, changes[key])
+        override_all(data, changes)
         return validate(type(self), data, source="replace")
 
     def problems(self) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,18 @@ from ludus.config.base import (
     typed,
     validate,
 )
-from ludus.config.overrides import read_path, renamed_path
+from ludus.config.overrides import (
+    MISSING,
+    kinds_first,
+    override_all,
+    read_path,
+    renamed_path,
+    value_at,
+)
 from ludus.config.registry import example_path, find
 from ludus.core.errors import ConfigError, nearest
 from ludus.sweep.config import SearchConfig
-from ludus.sweep.space import NOWHERE, Space, is_among, value_at
+from ludus.sweep.space import Space, is_among
 from ludus.sweep.variables import Varied
 
 _OWN = {
@@ -42,10 +49,15 @@ class Base:
         self._sweep = sweep
         path = _path_of(sweep.base)
         self.data = current(read_data(path), source=str(path))
-        typed(self.data, source=str(path))
+        shown = typed(self.data, source=str(path)).settings.display
         wrong = list(self._fix())
         if not wrong:
             self.config = typed(self.data, source=f"{path} with 'fixed'")
+            if self.config.settings.display not in (shown, "none"):
+                wrong.append(
+                    f"'fixed' has 'settings.display' {self.config.settings.display}, and a run of a sweep"
+                    " shows nothing itself; remove it"
+                )
             variables = dict(self._variables(wrong))
         if not wrong:
             self.space = Space(_in_order(variables, wrong))
@@ -56,21 +68,25 @@ class Base:
 
     def _fix(self) -> Iterator[str]:
         """Set the fixed keys, and yield what is wrong with them."""
-        for key, value in self._sweep.fixed.items():
+        self._fixed: dict[str, Any] = {}
+        for key in kinds_first(self._sweep.fixed):
             if key in _OWN:
                 yield f"'fixed' has '{key}': {_OWN[key]}"
                 continue
             try:
-                override(self.data, key, value)
+                override(self.data, key, self._sweep.fixed[key])
+                path = read_path(self.data, key)
             except ConfigError as error:
                 yield f"'fixed': {error}"
+                continue
+            self._fixed[path] = value_at(self.data, path)
 
     def _variables(self, wrong: list[str]) -> Iterator[tuple[str, Varied]]:
         """Yield each varied key by its whole path; mistakes are added to `wrong`."""
         found: dict[str, Varied] = {}
         for key, varied in self._sweep.space.items():
             try:
-                path = self._path(key)
+                path = varied_path(self.data, self._sweep.space, key)
             except ConfigError as error:
                 wrong.append(f"'space': {error}")
                 continue
@@ -81,9 +97,8 @@ class Base:
                 wrong.append(f"'space' names '{path}' twice; name it once")
             else:
                 found[path] = varied
-        fixed = [read_path(self.data, key) for key in self._sweep.fixed if key not in _OWN]
         for path in found:
-            if clash := next((one for one in fixed if _overlap(one, path)), None):
+            if clash := next((one for one in self._fixed if _overlap(one, path)), None):
                 wrong.append(
                     f"'{path}' varies and '{clash}' is fixed; remove one of them"
                     if path != clash
@@ -92,44 +107,32 @@ class Base:
         wrong += _overlaps(found)
         yield from found.items()
 
-    def _path(self, key: str) -> str:
-        """Return the whole path of a varied key."""
-        above = [other for other in self._sweep.space if key.startswith(f"{other}.")]
-        parent, _, _ = key.rpartition(".")
-        # Names under kwargs are free; what is under a varied section depends on the value that is drawn.
-        if above or (parent.split(".")[-1] == "kwargs" and parent in key_paths(self.data)):
-            return key
-        paths = key_paths(self.data)
-        if "." in key and key not in paths and not renamed_path(self.data, key):
-            raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, paths)}")
-        return read_path(self.data, key)
-
     def _impossible(self) -> Iterator[str]:
         """Yield each value of a varied key that the base's config cannot have."""
         owner = find("trainer", self.config.kind).Config
         for path, varied in self.space.variables.items():
             for value in varied.extremes():
-                data = copy.deepcopy(self.data)
+                data = self.data
                 try:
-                    self._choose_around(path, data)
-                    override(data, path, value)
+                    data = self._data_at({**self._chosen_around(path), path: value})
                     owner.model_validate(data)
+                    continue
                 except ValidationError as error:
                     problem = _sentence(owner, data, error)
-                    yield f"'space' gives '{path}' the value {value!r}, which is impossible: {problem}"
-                    break
                 except ConfigError as error:
-                    yield f"'space': {error}"
-                    break
+                    problem = str(error)
+                yield f"'space' gives '{path}' the value {value!r}, which is impossible: {problem}"
+                break
 
-    def _choose_around(self, path: str, data: dict[str, Any]) -> None:
-        """Put a section in which a key varies, where one is chosen whole, into the data."""
-        varied = self.space.variables
+    def _chosen_around(self, path: str) -> dict[str, Any]:
+        """Return a value of each section that is chosen whole and in which a key varies."""
+        varied, found = self.space.variables, dict[str, Any]()
         for outer in (one for one in varied if path.startswith(f"{one}.")):
             for value in varied[outer].extremes():
                 if self.space.is_active(path, {outer: value}):
-                    override(data, outer, value)
+                    found[outer] = value
                     break
+        return found
 
     def length_by(self, counter: str) -> int | None:
         """Return how far a counter comes in a run of the base; None if its config does not say."""
@@ -143,20 +146,34 @@ class Base:
 
     def config_of(self, point: Mapping[str, Any], seed: int, name: str) -> TrainerConfig:
         """Return the config of a run at this point; raise ConfigError if its values contradict each other."""
-        data = copy.deepcopy(self.data)
-        for path, value in point.items():
-            override(data, path, value)
-        data |= {"name": name, "seed": seed}
-        # As many runs at once as there are workers: each has one thread, and none shows itself.
-        data["settings"] |= {"display": "none", "threads": 1}
+        data = self._data_at(point) | {"name": name, "seed": seed}
+        # As many runs at once as there are workers: each has one thread unless a number is given, and none
+        # shows itself.
+        data["settings"] |= {"display": "none", "threads": data["settings"]["threads"] or 1}
         return typed(data, source=f"the config of {name}")
 
     def best_config(self, point: Mapping[str, Any]) -> TrainerConfig:
         """Return the base with the values of this point, and with the seed of the base."""
+        return typed(self._data_at(point), source="the best config")
+
+    def _data_at(self, point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the data with the values of a point; fixed keys keep theirs where it has another kind."""
         data = copy.deepcopy(self.data)
-        for path, value in point.items():
-            override(data, path, value)
-        return typed(data, source="the best config")
+        override_all(data, {**self._fixed, **point})
+        return data
+
+
+def varied_path(data: Mapping[str, Any], space: Iterable[str], key: str) -> str:
+    """Return the whole path that a key of the space has in the data of a base."""
+    above = [other for other in space if key.startswith(f"{other}.")]
+    parent, _, _ = key.rpartition(".")
+    paths = key_paths(data)
+    # Names under kwargs are free; what is under a varied section depends on the value that is drawn.
+    if above or (parent.split(".")[-1] == "kwargs" and parent in paths):
+        return key
+    if "." in key and key not in paths and not renamed_path(data, key):
+        raise ConfigError(f"'{key}' is not a key of this config.{nearest(key, paths)}")
+    return read_path(data, key)
 
 
 def _path_of(base: str) -> Path:
@@ -243,8 +260,8 @@ def _parents(
             continue
         inner = other[len(owner) + 1 :]
         there = [value_at(value, inner) if inner else value for value in values]
-        never = next((one for one in wanted if not is_among(one, there)), NOWHERE)
-        if never is not NOWHERE:
+        never = next((one for one in wanted if not is_among(one, there)), MISSING)
+        if never is not MISSING:
             wrong.append(
                 f"'when' of '{path}' needs '{other}' to be {never!r}, which is none of its values"
             )
@@ -264,5 +281,5 @@ def _missing_under(
     return [
         f"'{path}' is no key of {one!r}, a value of '{owner}'"
         for one in met
-        if value_at(one, key) is NOWHERE
+        if value_at(one, key) is MISSING
     ][:1]

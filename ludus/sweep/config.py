@@ -116,9 +116,9 @@ class SweepConfig(SearchConfig):
     sampler: SamplerSection
     """How points of the space are chosen."""
     pruner: PrunerSection
-    """Which runs are ended early, by what they log."""
+    """Decides which runs are ended early, by what they log."""
     seed_pruner: SeedPrunerSection
-    """Which trials are ended before all their seeds have run."""
+    """Decides which trials are ended before all their seeds have run."""
     budget: BudgetConfig
     """How long the search goes on."""
     deterministic: bool

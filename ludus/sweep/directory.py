@@ -17,11 +17,11 @@ from typing import Any
 
 from ludus.config import strict_yaml
 from ludus.config.base import current, key_paths
+from ludus.config.overrides import MISSING, value_at
 from ludus.core.errors import RunError
 from ludus.store.local import LocalStorage
 from ludus.sweep.base import Base
 from ludus.sweep.config import CHANGEABLE, SearchConfig
-from ludus.sweep.space import NOWHERE, value_at
 
 BEST = "best"
 JOURNAL = "journals/sweep.jsonl"
@@ -87,15 +87,15 @@ def _compare(storage: LocalStorage, name: str, now: Mapping[str, Any], what: str
 def _value(data: Mapping[str, Any], path: str) -> Any:
     """Return the value of a path; the keys of a space, which hold dots themselves, among them."""
     found = value_at(data, path)
-    if found is not NOWHERE:
+    if found is not MISSING:
         return found
     for key, value in data.items():
         if path == key:
             return value
         if path.startswith(f"{key}.") and isinstance(value, Mapping):
             return _value(value, path[len(key) + 1 :])
-    return NOWHERE
+    return MISSING
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is NOWHERE else "null" if value is None else repr(value)
+    return "nothing" if value is MISSING else "null" if value is None else repr(value)

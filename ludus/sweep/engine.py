@@ -77,7 +77,7 @@ class SweepEngine(Protocol):
 
     @property
     def capacity(self) -> int:
-        """How many runs it executes at once."""
+        """Number of runs that it executes at once."""
 
     def open(self, listener: RunListener, directory: str) -> None:
         """Get ready for tasks in the directory of a sweep; the listener is called from `work` alone."""

@@ -6,6 +6,7 @@ journals/sweep.jsonl
     ask/0007         the point of a trial, durable before its first run is launched
     run/0007/3       how its run with seed 3 ended
     tell/0007        how the trial ended, when the sampler was told
+    time             how long the sweep has run; again whenever a run begins or ends, and when it pauses
 """
 
 from __future__ import annotations
@@ -47,6 +48,10 @@ class SweepRecord:
         """Write how a run ended."""
         self._journal.put(f"run/{trial.number:04d}/{outcome.seed}", outcome.as_json())
 
+    def ran(self, seconds: float) -> None:
+        """Write how long the sweep has run."""
+        self._journal.put("time", {"seconds": seconds})
+
     def told(self, trial: SweepTrial, seconds: float) -> None:
         """Write how a trial ended, and how long the sweep has run."""
         score = None if trial.score is None else vars(trial.score)
@@ -60,8 +65,8 @@ class SweepRecord:
 
     def seconds(self) -> float:
         """Return how long the sweep has run."""
-        told = [self._get(f"tell/{number:04d}") for what, number in self.order() if what == "tell"]
-        return max((float(one["seconds"]) for one in told), default=0.0)
+        keys = [key for key in self._keys() if key == "time" or key.startswith("tell/")]
+        return max((float(self._get(key)["seconds"]) for key in keys), default=0.0)
 
     def trials(self) -> dict[int, SweepTrial]:
         """Return every trial that was asked, by number."""

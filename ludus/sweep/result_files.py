@@ -10,7 +10,7 @@ from ludus.store.strict_json import one_line
 from ludus.sweep.base import Base
 from ludus.sweep.display import ranked
 from ludus.sweep.program import SearchProgram
-from ludus.sweep.trials import Leg, SweepTrial, best_trial
+from ludus.sweep.trials import Leg, SweepTrial, best_trial, merged
 
 
 class ResultFiles:
@@ -35,7 +35,7 @@ class ResultFiles:
         config, schedule = None, list[Leg]()
         if best is not None:
             config = self._base.best_config(best.point)
-            schedule = list(self._program.schedule(self._storage, best))
+            schedule = merged(self._program.schedule(self._storage, best))
             self._storage.write("best.yaml", config.to_yaml().encode())
             self._written = best.number
         if len(schedule) > 1:

@@ -11,7 +11,7 @@ from ludus.sweep.variables import Value
 
 
 class Sampler:
-    """Makes the sampler of Optuna that chooses one point; a new one, with a seed of its own, for each.
+    """Makes the sampler of Optuna that chooses one point; a new one, with another seed, for each.
 
     A sampler of Optuna that is kept has a generator that nothing saves, so a sweep that goes on would choose
     other points than one that was never interrupted.

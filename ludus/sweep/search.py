@@ -77,7 +77,11 @@ class Search(SearchLoop):
         """Search until the budget is used up; return false if it was asked to pause before."""
         if self._config.deterministic:
             self._tell_batch()
-        return super().run()
+        try:
+            return super().run()
+        finally:
+            if any(not trial.is_told for trial in self.trials.values()):
+                self._record.ran(self._budget.seconds())
 
     @property
     def num_running(self) -> int:
@@ -173,6 +177,7 @@ class Search(SearchLoop):
             self._config.metric.name, self._pruning.looks, sweep=self._storage.name,
         )  # fmt: skip
         self._running[task.key] = run
+        self._record.ran(self._budget.seconds())
         self._watcher.began(trial, seed)
         self._engine.launch(task)
 
@@ -204,6 +209,7 @@ class Search(SearchLoop):
         if end.status in WHOLE and outcome.value is None:
             outcome = self._without_value(run, outcome)
         self._record.ended(trial, outcome)
+        self._record.ran(self._budget.seconds())
         trial.runs[run.seed] = outcome
         self._pruning.note(trial, run, outcome)
         self._watcher.ended(trial, outcome)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from ludus.config.overrides import MISSING, value_at
 from ludus.sweep.variables import Label, Suggests, Value, Varied
 
 
@@ -48,27 +49,15 @@ class Space:
         return {path: self.variables[path].label(value) for path, value in point.items()}
 
 
-NOWHERE = object()
-
-
 def value_in(point: Mapping[str, Value], path: str) -> Value:
     """Return the value of a path in a point: that of a key, or one inside a section that was chosen."""
     if path in point:
         return point[path]
     above = [key for key in point if path.startswith(f"{key}.")]
     if not above:
-        return NOWHERE
+        return MISSING
     key = max(above, key=len)
     return value_at(point[key], path[len(key) + 1 :])
-
-
-def value_at(section: Value, path: str) -> Value:
-    """Return the value at a dotted path in nested sections; NOWHERE if there is none."""
-    for part in path.split("."):
-        if not isinstance(section, Mapping) or part not in section:
-            return NOWHERE
-        section = section[part]
-    return section
 
 
 def is_among(value: Value, values: Sequence[Value]) -> bool:

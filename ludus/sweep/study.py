@@ -38,7 +38,7 @@ class Study:
             return self._sampler.space.draw(self._study.ask())
 
     def _seeded(self, number: int) -> Any:
-        """Return a sampler with a seed of its own."""
+        """Return a new sampler, seeded for the trial of this number."""
         made = self._sampler.make(derive(self._seed, "sweep/ask", number) % 2**32, number)
         # The keys that all trials share are counted from the first trial on; they are no state, but a
         # sampler that begins to count at each ask takes twice as long.

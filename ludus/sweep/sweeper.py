@@ -89,6 +89,7 @@ class Sweeper:
         self, seeds: int | Sequence[int], *, root: str | Path = "sweeps", show_on: Stream = "stdout"
     ) -> WinnerResult:
         """Train the best config with other seeds: these, or so many that no trial has had."""
+        fresh = _fresh(seeds, self.config.seeds)
         base, storage = Base(self.config), self._storage(root)
         if not storage.exists("sweep.yaml"):
             raise LudusError(
@@ -103,7 +104,7 @@ class Sweeper:
             display = self._display(show_on)
             legs = self._program.schedule(storage, best)
             winner = Winner(
-                self.config, base, storage, best, legs, _fresh(seeds, self.config.seeds),
+                self.config, base, storage, best, legs, fresh,
                 self._engine(None), display, unit=self._program.unit,
             )  # fmt: skip
             with pausing(winner.ask_to_pause):

@@ -107,6 +107,17 @@ class Leg:
         return {"start": self.start, "until": until, "point": dict(self.point)}
 
 
+def merged(legs: Sequence[Leg]) -> list[Leg]:
+    """Return the legs, those that follow each other with the same values as one."""
+    found: list[Leg] = []
+    for leg in legs:
+        if found and found[-1].point == leg.point:
+            found[-1] = Leg(leg.point, found[-1].start, leg.until)
+        else:
+            found.append(leg)
+    return found
+
+
 @dataclass(frozen=True)
 class SweepResult:
     """Outcome of a sweep: how it ended, its trials, and the best of them."""
@@ -123,7 +134,7 @@ class SweepResult:
     schedule: Sequence[Leg]
     """The values that the best trial was run with, oldest first; more than one if they changed on the way."""
     unit: str
-    """What a row of the table is: a trial, or a member of a population."""
+    """The noun for a row of the table: trial, or member of a population."""
 
     def table(self) -> list[dict[str, Any]]:
         """Return a row for each trial: its number, state, score with interval, values, point and runs."""

@@ -79,21 +79,13 @@ class Winner:
             self._take(run, end)
             return None
         self._runs[seed] = run
-        leg = self._leg_of(run)
+        leg = leg_after(self._legs, run.curve.points)
         config = self._base.config_of(leg.point, seed, run.name)
         root = f"{self._storage.place}/{BEST}"
         return Task(
             self._trial.number, seed, config.model_dump(mode="json"), root, run.name, metric, False,
             sweep=self._storage.name, until=leg.until,
         )  # fmt: skip
-
-    def _leg_of(self, run: SweptRun) -> Leg:
-        """Return the values that a run goes on with from its checkpoint."""
-        place = 0
-        for point in run.curve.points:
-            until = self._legs[place].until
-            place += until is not None and has_reached(point, until)
-        return self._legs[place]
 
     def logged(self, task: Task, point: Point) -> None:
         """Take a logged value, which decides nothing."""
@@ -112,3 +104,15 @@ class Winner:
         fields: Mapping[str, object] = {"value": outcome.value, "reason": outcome.reason}
         words = "  ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
         self._display.say(f"best config, seed {run.seed}: {outcome.status}  {words}")
+
+
+def leg_after(legs: Sequence[Leg], points: Sequence[Point]) -> Leg:
+    """Return the values that a run goes on with after it has logged these points."""
+    place = 0
+    for point in points:
+        until = legs[place].until
+        place += until is not None and has_reached(point, until)
+        # Where this run logs the metric more rarely, a value may be past the next legs.
+        while (until := legs[place].until) and point.step(until[0]) > until[1]:
+            place += 1
+    return legs[place]

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import ludus
-from ludus.config import registry
+from ludus.config import registry, strict_yaml
 from ludus.config.migrations import VERSION
 from ludus.sweep import Sweeper, SweepResult
 from tests.sweep.hill import HillTrainer
+from tests.sweep.summing_hill import SummingTrainer
 
 HILL = "tests.sweep.hill"
 SAMPLERS: dict[str, dict[str, Any]] = {
@@ -31,12 +32,22 @@ INLINE: dict[str, Any] = {"kind": "inline"}
 
 # Tests of other folders list what there is: the hill is known only where it is lent.
 registry._REGISTERED["trainer"].pop("hill", None)
+registry._REGISTERED["trainer"].pop("summing-hill", None)
 
 
 def lend_hill(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the hill be known, as a plugin would make it, until the end of a test."""
     monkeypatch.setattr(registry, "loaded_plugins", list(registry.loaded_plugins))
     monkeypatch.setitem(registry._REGISTERED["trainer"], "hill", HillTrainer)
+    monkeypatch.setitem(registry._REGISTERED["trainer"], "summing-hill", SummingTrainer)
+
+
+def write_summing(folder: Path, *, score_every: int, **changed: Any) -> str:
+    """Write the config of a climb that sums, whose kind `lend_hill` lends, and return its path."""
+    data = hill_data(kind="summing-hill", score_every=score_every, **changed)
+    path = folder / "summing.yaml"
+    path.write_text(strict_yaml.dump(data))
+    return str(path)
 
 
 def within(low: float, high: float) -> dict[str, Any]:
@@ -61,8 +72,6 @@ def hill_data(**changed: Any) -> dict[str, Any]:
 
 def write_base(folder: Path, **changed: Any) -> str:
     """Write the base of a sweep and return its path; the plugin that knows its kind is loaded."""
-    from ludus.config import strict_yaml
-
     if HILL not in registry.loaded_plugins:
         registry.load_plugin(HILL)
     path = folder / "hill.yaml"

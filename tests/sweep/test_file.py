@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 import ludus
+from ludus.config.overrides import kinds_first
 from ludus.config.registry import example_path
 from ludus.core.errors import ConfigError, LudusError, RunError, StorageError
 from ludus.sweep import Sweeper
+from ludus.sweep.base import Base
 from ludus.sweep.config import given_sweep
 from tests.sweep.small import (
     SAMPLERS,
@@ -89,6 +91,10 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ),
         ({"fixed": {"xx": 0.5}}, "'fixed': 'xx' is not a key of this config."),
         ({"fixed": {"x": "high"}}, "'x' must be a number"),
+        (
+            {"fixed": {"settings.display": "plain"}},
+            "'fixed' has 'settings.display' plain, and a run of a sweep shows nothing itself; remove it",
+        ),
         ({"fixed": {"seed": 3}}, "'fixed' has 'seed': the seeds of the runs are 'seeds'"),
         ({"space": {"seed": among(1, 2)}}, "'space' has 'seed': the seeds of the runs are 'seeds'"),
         ({"space": {"settings.device": among("cpu", "cuda")}}, "settings do not affect the result"),
@@ -194,6 +200,62 @@ def test_a_grid_has_conditional_keys_only_where_they_vary(tmp_path: Path) -> Non
 def test_keys_are_found_by_their_last_word_as_on_the_command_line(tmp_path: Path) -> None:
     result = swept(tmp_path, space={"grade": within(0.0, 1.0)}, fixed={"noise": 0.0})
     assert list(result.trials[0].point) == ["slope.grade"]
+
+
+RATE = {"kind": "log_range", "low": 1e-3, "high": 0.05, "when": None}
+
+
+def network(folder: Path, **changed: Any) -> Base:
+    """Return the base of a sweep over a shipped config, whose optimizer is adamw."""
+    return Base(given_sweep(sweep_data(folder, base="supervised", **changed)))
+
+
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_a_value_that_is_drawn_stays_whatever_kind_is_drawn_after_it(
+    tmp_path: Path, kind: str
+) -> None:
+    space = {"optimizer.learning_rate": RATE, "optimizer.kind": among("adamw", "sgd")}
+    base = network(tmp_path, space=space)
+    point = {"optimizer.learning_rate": 0.0054, "optimizer.kind": kind}
+    for config in (base.config_of(point, 0, "run"), base.best_config(point)):
+        assert (config["optimizer.kind"], config["optimizer.learning_rate"]) == (kind, 0.0054)
+
+
+def test_a_fixed_value_stays_whatever_kind_is_fixed_or_drawn(tmp_path: Path) -> None:
+    rate = {"optimizer.learning_rate": 0.05}
+    fixed = network(
+        tmp_path, fixed={**rate, "optimizer.kind": "sgd"}, space={"batch_size": among(8)}
+    )
+    drawn = network(tmp_path, fixed=rate, space={"optimizer.kind": among("adamw", "sgd")})
+    for config in (fixed.config, drawn.config_of({"optimizer.kind": "sgd"}, 0, "run")):
+        assert (config["optimizer.kind"], config["optimizer.learning_rate"]) == ("sgd", 0.05)
+    told = refusal(
+        tmp_path, base="supervised", fixed={"optimizer.kind": "sgd", "optimizer.momentum": 0.8},
+        space={"optimizer.kind": among("adamw")},
+    )  # fmt: skip
+    assert "'optimizer.kind' is both in 'space' and in 'fixed'" in told
+    told = refusal(
+        tmp_path, base="supervised", fixed={"optimizer.beta1": 0.8},
+        space={"optimizer.kind": among("adamw", "sgd")},
+    )  # fmt: skip
+    assert (
+        "gives 'optimizer.kind' the value 'sgd', which is impossible: 'optimizer.beta1' is not a key"
+        in told
+    )
+
+
+def test_a_run_has_one_thread_or_as_many_as_are_given(tmp_path: Path) -> None:
+    space = {"batch_size": among(8)}
+    bases = [network(tmp_path, fixed={"settings.threads": one}, space=space) for one in (2, None)]
+    configs = [base.config_of({"batch_size": 8}, 0, "run") for base in bases]
+    assert [config.settings.threads for config in configs] == [2, 1]
+
+
+def test_a_section_a_kind_in_it_and_a_key_in_it_are_set_from_the_outside_in() -> None:
+    given = ["m.inner.kind", "m.inner.size", "rate", "m.inner", "m.kind", "steps", "m"]
+    assert kinds_first(given) == [
+        "m", "m.kind", "m.inner", "m.inner.kind", "m.inner.size", "rate", "steps",
+    ]  # fmt: skip
 
 
 def test_a_base_that_has_changed_since_the_sweep_began_is_refused(tmp_path: Path) -> None:

@@ -17,14 +17,31 @@ from ludus.store import directory, forks
 from ludus.store.checkpoint_files import numbers, peek
 from ludus.store.local import LocalStorage
 from ludus.sweep import Sweeper, SweepResult
+from ludus.sweep.curve import Point
 from ludus.sweep.population.config import ExploreSection
 from ludus.sweep.population.record import PopulationRecord
-from ludus.sweep.population.selection import Contender, exploit, explore, num_replaced
+from ludus.sweep.population.selection import (
+    Contender,
+    exploit,
+    explore,
+    first_point,
+    num_replaced,
+)
 from ludus.sweep.run import SweptSession
 from ludus.sweep.space import Space
+from ludus.sweep.trials import Leg
 from ludus.sweep.variables import Choice, IntRange, LogRange, Range
+from ludus.sweep.winner import leg_after
 from tests.command_line import in_process
-from tests.sweep.small import HILL, INLINE, LOCAL, among, population_data, within
+from tests.sweep.small import (
+    HILL,
+    INLINE,
+    LOCAL,
+    among,
+    population_data,
+    within,
+    write_summing,
+)
 from tests.sweep.test_killed import lives, unlike_runs
 
 if TYPE_CHECKING:
@@ -102,8 +119,9 @@ def test_what_changed_is_an_event_of_the_run_and_a_reason_against_its_exactness(
     assert peek(run_of(tmp_path, whole))["inexact_because"] == []
 
 
-def test_a_run_without_its_changes_is_another_one(tmp_path: Path) -> None:
-    """The values of a copy take effect: its log is that of its source only up to the change."""
+def test_a_copy_that_keeps_the_values_of_its_source_ends_as_its_source_does(
+    tmp_path: Path,
+) -> None:
     result = trained(tmp_path, explore__perturb=[1.0], explore__resample_probability=1e-9)
     moves = [move for moves in record_of(tmp_path).moves.values() for move in moves]
     assert moves
@@ -134,20 +152,50 @@ def test_the_schedule_of_the_best_is_written_and_its_last_values_are_best_yaml(
     assert len(written) > 1
 
 
-def test_the_best_is_trained_again_with_its_schedule_and_other_seeds(tmp_path: Path) -> None:
-    data = population_data(tmp_path, seed=0, fixed={"noise": 0.0})
-    result = Sweeper(data).sweep(root=tmp_path / "sweeps", show_on="none")
-    assert len(result.schedule) > 1
-    found = Sweeper(data).train_best([7], root=tmp_path / "sweeps", show_on="none")
+def course(run: LocalStorage) -> list[float]:
+    """Return the value of x that each step of a run was trained with."""
+    return [line["hill/x"] for line in directory.read_lines(run, "metrics.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("score_every", "exploit_every", "seed"), [(1, 4, 2), (4, 1, 1), (4, 1, 2), (4, 1, 3)]
+)
+def test_the_best_is_trained_again_with_its_schedule_and_other_seeds(
+    tmp_path: Path, score_every: int, exploit_every: int, seed: int
+) -> None:
+    """Every step has the value that it had, however rarely the metric is logged."""
+    base = write_summing(tmp_path, score_every=score_every, max_steps=24)
+    rate = {"kind": "log_range", "low": 0.01, "high": 100.0, "when": None}
+    data = population_data(
+        tmp_path, base=base, seed=seed, space={"x": rate},
+        population__exploit_every=exploit_every,
+    )  # fmt: skip
+    root = tmp_path / "sweeps"
+    result = Sweeper(data).sweep(root=root, show_on="none")
     assert result.best is not None
-    assert result.best.score is not None
-    # Without noise a score follows from the values alone: so it had all of them.
-    assert [run.value for run in found.runs] == [result.best.score.mean]
-    (again,) = sorted((tmp_path / "sweeps/climb/best").iterdir())
-    assert (
-        directory.read_lines(LocalStorage(again), "metrics.jsonl")[0]["hill/score"]
-        == (metrics_of(tmp_path, result.best.number)[0]["hill/score"])
-    )
+    assert result.best_config is not None
+    own = course(run_of(tmp_path, result.best.number))
+    assert len({*own}) > 2
+    assert [leg.point["x"] for leg in result.schedule] == [
+        x for x, before in zip(own, [None, *own], strict=False) if x != before
+    ]
+    assert result.best_config["x"] == result.best.point["x"] == own[-1]
+    Sweeper(data).train_best([7], root=root, show_on="none")
+    (again,) = (root / "climb/best").iterdir()
+    assert course(LocalStorage(again)) == own
+
+
+def test_a_run_that_logs_more_rarely_takes_up_the_values_of_the_steps_that_it_has_come_to() -> None:
+    legs = [Leg({"x": step}, step, ("opt_steps", step)) for step in (2, 4, 6)]
+    legs += [Leg({"x": None}, 6)]
+
+    def after(*steps: int) -> Any:
+        return leg_after(legs, [Point({"opt_steps": step}, 0.0) for step in steps]).point["x"]
+
+    assert [after(), after(1), after(2), after(2, 3), after(2, 4), after(2, 4, 6)] == [
+        2, 2, 4, 4, 6, None,
+    ]  # fmt: skip
+    assert [after(3), after(5), after(5, 10), after(7)] == [4, 6, None, None]
 
 
 def test_a_member_that_fails_is_replaced_and_told(
@@ -341,6 +389,14 @@ def test_what_a_key_draws_does_not_depend_on_the_choices_before_it() -> None:
             for one in ("a", "b")
         ]
         assert drawn[0]["last"] == drawn[1]["last"]
+
+
+def test_a_first_value_lies_on_a_step_however_small_the_steps_are() -> None:
+    for high, step in ((1.0, 0.1), (1e-12, 1e-13)):
+        variable = Range(kind="range", low=0.0, high=high, step=step, when=None)
+        space = Space({"key": variable})
+        drawn = {first_point(space, seed=0, member=member)["key"] for member in range(99)}
+        assert drawn == {*variable.grid()}  # type: ignore[misc]
 
 
 def test_a_value_is_resampled_with_its_probability() -> None:

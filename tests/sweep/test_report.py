@@ -17,7 +17,10 @@ from ludus.show.report.files import ReportedRun
 from ludus.show.report.page import write_report
 from ludus.store.local import LocalStorage
 from ludus.sweep import Sweeper, SweepResult
+from ludus.sweep.base import Base
+from ludus.sweep.config import given_sweep
 from ludus.sweep.curve import MetricCurve, Point
+from ludus.sweep.directory import begin_or_compare
 from ludus.sweep.display import ranked
 from ludus.sweep.population.record import PopulationRecord
 from ludus.sweep.report._curves import _line
@@ -26,7 +29,7 @@ from ludus.sweep.report._read import axis_of, log_scale, read_sweep
 from ludus.sweep.report.sweep import sweep
 from ludus.sweep.trials import RunOutcome, SweepTrial
 from ludus.sweep.variables import Choice, IntLogRange, LogRange
-from tests.sweep.small import ASHA, among, population_data, swept, within
+from tests.sweep.small import ASHA, among, population_data, sweep_data, swept, within
 
 _VOID = {"meta", "link"}
 
@@ -180,6 +183,20 @@ def test_nothing_recorded_reaches_the_page_unescaped(tmp_path: Path) -> None:
     assert "alert(2)" in page
     assert "script" not in Tags(page).seen
     assert "u" not in Tags(page).seen
+
+
+@pytest.mark.parametrize("key", ["lr", "learning_rate", "optimizer.learning_rate"])
+def test_a_key_of_the_space_has_the_path_on_the_page_that_it_has_in_the_points(
+    tmp_path: Path, key: str
+) -> None:
+    rate = {"kind": "log_range", "low": 0.001, "high": 0.1, "when": None}
+    config = given_sweep(sweep_data(tmp_path, base="supervised", space={key: rate}))
+    (tmp_path / "sweep").mkdir()
+    base, storage = Base(config), LocalStorage(tmp_path / "sweep")
+    begin_or_compare(storage, config, base)
+    found = read_sweep(ReportedRun(storage.place, {}))
+    assert found is not None
+    assert [*found.space] == [*base.space.variables] == ["optimizer.learning_rate"]
 
 
 def test_a_sweep_goes_on_although_its_page_is_in_its_directory(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -22,7 +24,9 @@ from ludus.session.remote.logged_run import logged_run
 from ludus.show.report.files import read_run
 from ludus.show.report.groups import grouped
 from ludus.store.local import LocalStorage
-from ludus.sweep import RunEnd, Sweeper, Task
+from ludus.sweep import RunEnd, Sweeper, Task, budget as sweep_budget
+from ludus.sweep.record import SweepRecord
+from ludus.sweep.run import SweptSession
 from ludus.sweep.seed_queue import SeedQueue
 from tests.sweep.hill import Climber, HillConfig, HillTrainer
 from tests.sweep.small import ASHA, SAMPLERS, WILCOXON, among, batches, sweep_data, swept, within
@@ -237,10 +241,65 @@ def test_a_sweep_killed_before_it_recorded_the_end_of_a_run_asks_for_the_other_t
     assert again.table() == whole.table()
 
 
-def test_hours_are_a_budget_and_count_on_where_the_sweep_was_left(tmp_path: Path) -> None:
-    budget = {"max_trials": None, "max_env_steps": None, "max_opt_steps": None, "max_hours": 1e-9}
-    assert len(swept(tmp_path, budget={**budget, "max_trials": 2, "max_hours": None}).trials) == 2
-    assert len(swept(tmp_path, budget=budget).trials) == 2
+class Clocked:
+    """Searches with a clock that goes on by so many hours in each run."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.now = folder, 1000.0
+        self.seen: list[float] = []
+        """The hours on the disk when each run began."""
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(sweep_budget, "time", clock)
+
+    def hours(self) -> float:
+        return SweepRecord(LocalStorage(self.folder / "sweeps/climb")).seconds() / 3600
+
+    def search(self, hours: float, *, seeds: Any = "0", **budget: Any) -> int:
+        """Search, and return the number of trials in all."""
+
+        def make(config: Any) -> Any:
+            self.seen.append(self.hours())
+            self.now += 3600 * hours
+            return build_trainer(config)
+
+        none = {"max_trials": None, "max_env_steps": None, "max_opt_steps": None, "max_hours": None}
+        sweeper = Sweeper(sweep_data(self.folder, seeds=seeds, budget={**none, **budget}))
+        root = self.folder / "sweeps"
+        return len(sweeper.sweep(root=root, make_trainer_fn=make, show_on="none").trials)
+
+
+@pytest.fixture
+def clocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clocked:
+    return Clocked(tmp_path, monkeypatch)
+
+
+def test_hours_are_a_budget_and_count_on_where_the_sweep_was_left(clocked: Clocked) -> None:
+    assert clocked.search(2, max_trials=2) == 2
+    assert clocked.search(2, max_hours=3.9) == 2
+    assert clocked.search(2, max_hours=7.0) == 4
+    assert clocked.search(2, max_hours=8.0) == 4
+
+
+def test_the_hours_of_a_run_that_was_interrupted_count(
+    clocked: Clocked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look = SweptSession._look
+
+    def interrupted(session: SweptSession, run: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        look(session, run)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SweptSession, "_look", interrupted)
+        assert clocked.search(5, max_hours=6.0) == 1
+    assert clocked.hours() == pytest.approx(5.0)
+    assert clocked.search(0.5, max_hours=5.4) == 1
+    assert clocked.hours() == pytest.approx(5.5)
+
+
+def test_the_hours_are_recorded_whenever_a_run_begins_or_ends(clocked: Clocked) -> None:
+    assert clocked.search(5, seeds="0-2", max_hours=1.0) == 1
+    assert clocked.seen == pytest.approx([0.0, 5.0, 10.0])
 
 
 def test_a_point_whose_values_contradict_each_other_is_a_failed_trial(tmp_path: Path) -> None:
@@ -303,6 +362,11 @@ def test_the_best_config_is_trained_with_seeds_that_no_trial_has_had(tmp_path: P
     with pytest.raises(LudusError, match="holds no sweep yet"):
         Sweeper(data).train_best(2, root=root, show_on="none")
     assert not root.exists()
+    with pytest.raises(
+        ConfigError,
+        match="the trials had seed 0, by which the best was chosen; give others, such as 2",
+    ):
+        Sweeper(data).train_best([0, 1, 2], root=root, show_on="none")
     best = Sweeper(data).sweep(root=root, show_on="none").best
     found = Sweeper(data).train_best(3, root=root, show_on="none")
     assert best is not None

@@ -53,7 +53,7 @@ def join(header: Mapping[str, Any]) -> Any:
 def _serves_this_machine_alone(address: str) -> bool:
     """Return whether a cluster listens on 127.0.0.1 alone; raise OSError if it does not listen at all.
 
-    Ray would look for it at the outer address of this machine, and wait for minutes where nobody listens.
+    Ray would look for it at the outer address of this machine, and wait for minutes if nothing listens there.
     """
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS) as reached:

@@ -1,4 +1,4 @@
-"""Cluster of its own: one that a sweep starts on its machine, and that ends with it."""
+"""Cluster that a sweep starts on its machine, and that ends with it."""
 
 from __future__ import annotations
 

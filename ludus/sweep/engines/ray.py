@@ -1,4 +1,4 @@
-"""Runs a sweep in actors of Ray, on a cluster of its own that ends with it, or on one that it joins."""
+"""Runs a sweep in actors of Ray, on a cluster that it starts and ends, or on one that it joins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class RayEngine(WorkerPool):
         kind: Literal["ray"]
         """Actors of Ray."""
         address: str | None
-        """The cluster to join, as host:port; null: one of its own on this machine, ending with the sweep."""
+        """The cluster to join, as host:port; null: start one on this machine, which ends with the sweep."""
         gpus_per_worker: Annotated[float, Field(ge=0)]
         """GPUs that Ray reserves for each worker; a fraction shares one."""
 
@@ -54,7 +54,7 @@ class RayEngine(WorkerPool):
 
     @property
     def capacity(self) -> int:
-        """How many runs it executes at once: a cluster may not have room for all workers yet."""
+        """Number of runs that it executes at once: a cluster may not have room for all workers yet."""
         placed = sum(self._is_placed(worker) for worker in self._workers)
         return super().capacity if self._config.address is None else max(1, placed)
 
@@ -109,7 +109,7 @@ class RayEngine(WorkerPool):
 
 
 def _own_gpus(config: RayEngine.Config) -> int:
-    """Return the GPUs that a cluster of its own has; raise ConfigError if these are too few."""
+    """Return the GPUs of the cluster that it starts; raise ConfigError if these are too few."""
     if config.address is not None or not config.gpus_per_worker:
         return 0
     import torch

@@ -123,32 +123,48 @@ class PopulationRecord:
         return found[::-1]
 
     def schedule(self, member: int, counter: str, every: int) -> list[Leg]:
-        """Return the values that a member's weights were trained with, from the beginning."""
-        found: list[Leg] = []
-        for generation, ancestor in enumerate(self.ancestors(member)):
-            point = dict(self.state(ancestor, generation).point)
-            start = self._start(generation, ancestor, counter)
-            until = None if generation == self.generation else (counter, (generation + 1) * every)
-            if found and found[-1].point == point:
-                found[-1] = Leg(point, found[-1].start, until)
-            else:
-                found.append(Leg(point, start, until))
+        """Return the values that a member's weights were trained with, a leg for each generation."""
+        ancestors = self._trained(member)
+        ends = [self.ends[generation][one] for generation, one in enumerate(ancestors[:-1])]
+        # Where values of the metric are rare, a generation ends later than it might.
+        untils = [
+            (counter, max(number * every, *(int(step) for step, _ in end.points)))
+            for number, end in enumerate(ends, start=1)
+        ]
+        starts = [0, *(end.counters.get(counter, 0) for end in ends)]
+        return [
+            Leg(dict(self.state(one, generation).point), start, until)
+            for generation, (one, start, until) in enumerate(
+                zip(ancestors, starts, [*untils, None], strict=True)
+            )
+        ]
+
+    def last_point(self, member: int) -> Mapping[str, Any]:
+        """Return the values that the last steps of a member's weights were trained with."""
+        ancestors = self._trained(member)
+        return self.state(ancestors[-1], len(ancestors) - 1).point
+
+    def _trained(self, member: int) -> list[int]:
+        """Return the ancestors without the last generations, if no step was trained in them."""
+        found = self.ancestors(member)
+        while len(found) > 1:
+            end, before = self.ends.get(len(found) - 1, {}), self.ends[len(found) - 2][found[-2]]
+            if found[-1] not in end or _counted(end[found[-1]]) != _counted(before):
+                break
+            found.pop()
         return found
 
-    def _start(self, generation: int, member: int, counter: str) -> int:
-        """Return how far a counter had come when a member began a generation."""
-        if generation == 0:
-            return 0
-        sources = {move.member: move.source for move in self.moves.get(generation - 1, [])}
-        end = self.ends[generation - 1][sources.get(member, member)]
-        return end.counters.get(counter, 0)
+
+def _counted(end: GenerationEnd) -> dict[str, int]:
+    """Return the counters that have moved since the run began."""
+    return {name: count for name, count in end.counters.items() if count}
 
 
 def member_row(record: PopulationRecord, member: int) -> SweepTrial:
     """Return a member as a row of the table: its values now, and what it is worth if it has ended."""
     generation = record.generation
     state = record.state(member, generation)
-    trial = SweepTrial(member, dict(state.point), member)
+    trial = SweepTrial(member, dict(record.last_point(member)), member)
     end = record.ends.get(generation, {}).get(member)
     if end is None:
         return trial

@@ -1,6 +1,6 @@
 """Exploit and explore: which members copy which, and with which values the copies go on.
 
-Every random choice has a generator of its own, derived from the seed of the search, the generation and the
+Every random choice has a separate generator, derived from the seed of the search, the generation and the
 member, so that it is the same however often the search was interrupted.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -138,7 +139,7 @@ class Draws:
         if step is not None:
             num_steps = round((high - low) / step)
             place = int(self._random.integers(num_steps + 1))
-            return round(min(low + step * place, high), 12)
+            return min(float(Decimal(str(low)) + place * Decimal(str(step))), high)
         if log:
             return float(
                 min(max(math.exp(self._between(math.log(low), math.log(high))), low), high)

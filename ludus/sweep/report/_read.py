@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ludus.config import strict_yaml
-from ludus.config.base import current, key_paths
+from ludus.config.base import current
 from ludus.config.registry import find
 from ludus.judge.directions import Direction
 from ludus.show.report.charts import text
@@ -18,6 +18,7 @@ from ludus.show.report.scales import Scale, linear_scale, short_number
 from ludus.store.local import LocalStorage
 from ludus.store.places import open_storage
 from ludus.store.storage import Storage
+from ludus.sweep.base import varied_path
 from ludus.sweep.config import SearchConfig, given_sweep
 from ludus.sweep.population.config import PopulationConfig
 from ludus.sweep.population.record import PopulationRecord
@@ -61,7 +62,7 @@ def read_sweep(run: ReportedRun) -> ReportedSweep | None:
         return None
     config = given_sweep(_read_yaml(storage, MARK))
     base = current(_read_yaml(storage, "base.yaml"), source=f"{storage.place}/base.yaml")
-    space = {_path(base, key): varied for key, varied in config.space.items()}
+    space = {varied_path(base, config.space, key): one for key, one in config.space.items()}
     program: SearchProgram = find("program", config.kind)(config)
     is_population = isinstance(config, PopulationConfig)
     record = PopulationRecord(storage) if is_population else None
@@ -73,12 +74,6 @@ def _read_yaml(storage: Storage, name: str) -> dict[str, Any]:
     source = f"{storage.place}/{name}"
     found = strict_yaml.parse(storage.read(name, limit=strict_yaml.MAX_BYTES), source=source)
     return dict(found) if isinstance(found, Mapping) else {}
-
-
-def _path(base: Mapping[str, Any], key: str) -> str:
-    """Return the whole path of a key of the space, as the sweep has it in its points."""
-    places = [path for path in key_paths(base) if path == key or path.endswith(f".{key}")]
-    return places[0] if len(places) == 1 else key
 
 
 def shown(value: object) -> str:
