@@ -150,7 +150,7 @@ GRADE = {**within(0.0, 1.0), "when": {"slope.kind": ["steep"]}}
         ({"engine": {"kind": "cluster"}}, "no sweep_engine kind is named 'cluster'"),
         ({"budget__max_trials": 0}, "'budget.max_trials' must be greater than or equal to 1"),
         ({"name": "../x"}, "'name' must match pattern "),
-        ({"space": {"x": 3}}, "'space.x' must be a section with a 'kind' (found 3)"),
+        ({"space": {"x": 3}}, "'space.x' must be a section with a 'kind', one of: choice, range, log_range"),
         ({"space": {"x": among()}}, "'space.x.values' must have at least 1 item"),
     ],
 )  # fmt: skip

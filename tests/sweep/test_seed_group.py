@@ -193,7 +193,8 @@ def test_a_ctrl_c_saves_all_and_the_same_command_ends_with_the_same_bytes(
     rows = call("runs", "--json").json["runs"]
     assert {row["status"] for row in rows} <= {"finished", "interrupted"}
     assert "interrupted" in {row["status"] for row in rows}
-    assert len(rows) == 2, "no other run is begun"
+    # With two at once, the second may not have begun when the first is interrupted.
+    assert {row["seed"] for row in rows} <= {0, 1}, "no other run is begun"
     done = call(*words, "--json")
     assert [row["status"] for row in done.json["runs"]] == ["finished"] * 3
     for seed in range(3):
