@@ -1,22 +1,19 @@
 """A sweep: search for the learning rate and the size of a small network, with two seeds each."""
 
 import ludus
-from ludus.config import registry, strict_yaml
 
-# The shipped file as data, to be changed: `ludus new sweep` prints it with its comments.
-data = strict_yaml.parse(registry.example_path("sweep").read_bytes(), source="sweep.yaml")
-data |= {
-    "name": "small-digits",
-    "base": "supervised",
-    "fixed": {"max_epochs": 2, "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}},
-    "space": {
+# The file that `ludus new sweep` prints, with some keys changed.
+config = ludus.example("sweep", name="small-digits").replace(
+    base="supervised",
+    fixed={"max_epochs": 2, "learning_rate_schedule": {"kind": "constant", "warmup_steps": 0}},
+    space={
         "optimizer.learning_rate": {"kind": "log_range", "low": 1e-4, "high": 1e-2, "when": None},
         "model.blocks": {"kind": "choice", "values": [[8], [8, 16], [16]], "when": None},
     },
-    "pruner": {"kind": "none"},
-    "engine": {"kind": "inline"},  # in this process; "local" has workers
-}
-result = ludus.Sweeper(data).sweep(count=4, root="runs")
+    pruner={"kind": "none"},
+    engine={"kind": "inline"},  # in this process; "local" has workers
+)
+result = ludus.Sweeper(config).sweep(count=4, root="runs")
 for row in result.table():
     print(row["trial"], row["state"], row["score"], row["point"])
 
@@ -25,6 +22,6 @@ assert result.best_config is not None
 print("best:", dict(result.best.point), "in", result.sweep_dir)
 
 # Seeds by which it was not chosen say what it is worth.
-fresh = ludus.Sweeper(data).train_best(2, root="runs")
+fresh = ludus.Sweeper(config).train_best(2, root="runs")
 assert fresh.score is not None
 print(f"with {fresh.score.count} new seeds: {fresh.score.mean:.4f}")

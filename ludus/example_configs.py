@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from ludus.rl.agents.ppo import PpoConfig
     from ludus.rl.agents.sac import SacConfig
     from ludus.supervised.config import SupervisedConfig
+    from ludus.sweep.config import SweepConfig
+    from ludus.sweep.population.config import PopulationConfig
 
 
 @overload
@@ -49,9 +51,13 @@ def example(kind: Literal["supervised"], **changes: object) -> SupervisedConfig:
 @overload
 def example(kind: Literal["vanilla_ppo"], **changes: object) -> VanillaPpoParameters: ...
 @overload
+def example(kind: Literal["sweep"], **changes: object) -> SweepConfig: ...
+@overload
+def example(kind: Literal["population"], **changes: object) -> PopulationConfig: ...
+@overload
 def example(kind: str, **changes: object) -> Any: ...
 def example(kind: str, **changes: object) -> Any:
-    """Return the complete typed example config of a trainer kind, with some keys changed.
+    """Return the complete typed example config of a kind of trainer or search, with some keys changed.
 
     The name of another file that ludus ships, such as dqn-acrobot, does as well as a kind.
     """

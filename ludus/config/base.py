@@ -15,7 +15,14 @@ from pydantic import AfterValidator, Field, SerializeAsAny, ValidationError
 from ludus.config import migrations, strict_yaml
 from ludus.config.bases import changes_task, expand, has_base
 from ludus.config.files import is_preset, read_data
-from ludus.config.overrides import apply_overrides, is_length, key_paths, override, value_at
+from ludus.config.overrides import (
+    apply_overrides,
+    is_length,
+    key_paths,
+    override,
+    override_all,
+    value_at,
+)
 from ludus.config.registry import example_path, find, is_program, kinds
 from ludus.config.sections import COMMAND_LINE, StrictConfig, listed, registered, validate
 from ludus.core.errors import ConfigError
@@ -33,7 +40,6 @@ __all__ = [
     "from_data",
     "given",
     "key_paths",
-    "override",
     "read_config",
     "read_data",
     "typed",
@@ -284,9 +290,11 @@ def given(config: object) -> Any:
 
 
 def example(kind: str, **changes: object) -> Any:
-    """Return the complete typed example config of a trainer kind, with some keys changed.
+    """Return the complete typed example config of a kind of trainer or search, with some keys changed.
 
     `kind` may also name another file that ludus ships, such as dqn-acrobot.
     """
-    config = read_config(example_path(kind))
-    return config.replace(**changes) if changes else config
+    path = example_path(kind)
+    data, source = current(read_data(path), source=str(path)), f"example({kind!r})"
+    override_all(data, changes)
+    return typed_file(data, source=source)

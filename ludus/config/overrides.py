@@ -44,18 +44,24 @@ def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> tuple[lis
     return changed, wrong
 
 
-def override_all(data: dict[str, Any], changes: Mapping[str, object]) -> None:
+def override_all(
+    data: dict[str, Any], changes: Mapping[str, object], *, sections_first: bool = False
+) -> None:
     """Set several keys of nested data in place, the kind of a section before the keys in it."""
-    for key in kinds_first(changes):
+    for key in kinds_first(changes, sections_first=sections_first):
         override(data, key, changes[key])
 
 
 def kinds_first(
-    changes: Iterable[str], *, key_of: Callable[[str], str] = lambda change: change
+    changes: Iterable[str],
+    *,
+    key_of: Callable[[str], str] = lambda change: change,
+    sections_first: bool = False,
 ) -> list[str]:
-    """Return changes in the order in which they are made: a section and its kind before what is in it.
+    """Return changes in the order in which they are made: the kind of a section before what is in it.
 
-    A kind decides which keys its section has, and gives all of them the values of its preset.
+    A kind decides which keys its section has, and gives all the values of its preset. The order of all
+    others is kept, so that the last one counts; or, if nothing is meant by it, sections come first.
     """
     given = list(changes)
     paths = {change: str(key_of(change)).replace("__", ".") for change in given}
@@ -65,8 +71,8 @@ def kinds_first(
         section, _, name = path.rpartition(".")
         if name == "kind":
             return (section.count(".") if section else -1), True
-        is_section = any(other.startswith(f"{path}.") for other in paths.values())
-        # The order of all others is kept; a bare name may be in any section.
+        is_section = sections_first and any(o.startswith(f"{path}.") for o in paths.values())
+        # A bare name may be in any section.
         return (path.count(".") if is_section else math.inf), False
 
     return sorted(given, key=place)

@@ -107,7 +107,7 @@ def _bind_repeat(loop: Repeat, run: Run, hooks: Hooks, boundary: Callable[[], No
                 run.counters[loop.counter] += 1
             frame.index += 1
             run.is_pending, is_open, todo = True, False, body
-        if len(run.cursor) == 2 and run.leaving is None and (frame.index or not run.is_ending):
+        if len(run.cursor) == 2 and (not run.is_ending or (run.stop_key and frame.index)):
             run.exhausted = to_json(run.cursor)
         run.cursor.pop()
         run.leaving = None if run.leaving == loop.name else run.leaving

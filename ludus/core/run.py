@@ -118,21 +118,23 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to continue from here, ready for JSON."""
+        # Only what has one has a key: the bytes of all other states are as they were before there was any.
+        key = {} if self.stop_key is None else {"stop_key": self.stop_key}
         return {
             "counters": dict(self.counters),
             "cursor": to_json(self.cursor),
             "boundaries": self.boundaries,
             "stop_reason": self.stop_reason,
-            "stop_key": self.stop_key,
             "leaving": self.leaving,
             "is_finished": self.is_finished,
             "exhausted": self.exhausted,
+            **key,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a saved state. The cursor is not followed here: the loop starts from it."""
         names = ("cursor", "boundaries", "stop_reason", "leaving", "is_finished", "exhausted")
-        states.check_keys(state, "counters", *names, optional=["stop_key"])  # older runs have none
+        states.check_keys(state, "counters", *names, optional=["stop_key"])
         counts = states.counts(state, "counters")
         with states.within("counters"):
             states.check_keys(counts, *self._counter_names, optional=list(counts))

@@ -48,6 +48,10 @@ class Policy:
         self._action_dtype = np.dtype(action_space.dtype or np.int64)
         self.seed(agent.config.seed)
 
+    def __repr__(self) -> str:
+        spaces = f"{self.observation_space} -> {self.action_space}"
+        return f"Policy({self.agent.config.kind} on {self.spec.name}: {spaces})"
+
     def seed(self, seed: int) -> None:
         """Begin the sequence of sampled actions (`deterministic=False`) again, by this seed."""
         name = "predict"

@@ -60,8 +60,8 @@ def changes(storage: Storage, saved: Saved | None, new: TrainerConfig) -> Change
 
 def without_stop(state: Mapping[str, Any], changed: Collection[str]) -> dict[str, Any]:
     """Return the state of a run that may go on, since the key that stopped it has another value."""
-    run = state["run"]
-    if run.get("stop_key") not in changed:
+    run = state.get("run")
+    if not isinstance(run, Mapping) or run.get("stop_key") not in changed:
         return dict(state)
     return {**state, "run": {**run, "stop_reason": None, "stop_key": None}}
 

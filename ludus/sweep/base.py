@@ -69,7 +69,7 @@ class Base:
     def _fix(self) -> Iterator[str]:
         """Set the fixed keys, and yield what is wrong with them."""
         self._fixed: dict[str, Any] = {}
-        for key in kinds_first(self._sweep.fixed):
+        for key in kinds_first(self._sweep.fixed, sections_first=True):
             if key in _OWN:
                 yield f"'fixed' has '{key}': {_OWN[key]}"
                 continue
@@ -159,7 +159,7 @@ class Base:
     def _data_at(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """Return the data with the values of a point; fixed keys keep theirs where it has another kind."""
         data = copy.deepcopy(self.data)
-        override_all(data, {**self._fixed, **point})
+        override_all(data, {**self._fixed, **point}, sections_first=True)
         return data
 
 

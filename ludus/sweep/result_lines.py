@@ -16,15 +16,16 @@ from ludus.sweep.winner import WinnerResult
 _NEW_SEEDS = 5
 
 
-def seeds_of(text: str | None, *, is_best: bool) -> int | Sequence[int]:
-    """Return the seeds given with --seeds: their number, or a range."""
-    if text is None:
+def seeds_of(text: str | None, number: int | None, *, is_best: bool) -> int | Sequence[int]:
+    """Return the seeds given with --seeds, or how many new ones --num-seeds asks for."""
+    if (text, number) == (None, None):
         return _NEW_SEEDS
     if not is_best:
-        raise ConfigError("--seeds is for --best; the seeds of a sweep are 'seeds' of its file")
-    if text.isdecimal():
-        return int(text)
-    return read_seeds(text)
+        option = "--seeds" if text is not None else "--num-seeds"
+        raise ConfigError(f"{option} is for --best; the seeds of a sweep are 'seeds' of its file")
+    if text is not None and number is not None:
+        raise ConfigError("--seeds names the seeds, --num-seeds so many new ones; leave one out")
+    return read_seeds(text) if number is None else number
 
 
 def tell_result(result: SweepResult, way_to_go_on: str, *, as_json: bool) -> None:
@@ -54,7 +55,7 @@ def tell_result(result: SweepResult, way_to_go_on: str, *, as_json: bool) -> Non
         )
     say(f"next: ludus train {quote(result.sweep_dir + '/best.yaml')}")
     if result.status == "finished":
-        say(f"or with new seeds: {way_to_go_on} --best --seeds {_NEW_SEEDS}")
+        say(f"or with new seeds: {way_to_go_on} --best --num-seeds {_NEW_SEEDS}")
 
 
 def tell_best(result: WinnerResult, *, as_json: bool) -> None:

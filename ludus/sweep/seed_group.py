@@ -38,7 +38,7 @@ Stream = Literal["stdout", "stderr", "none"]
 
 def train_seeds(
     config: TrainerConfig | Mapping[str, Any] | str | Path,
-    seeds: str | int | Iterable[int],
+    seeds: str | Iterable[int],
     *,
     jobs: int = 1,
     root: str | Path = "runs",
@@ -59,6 +59,10 @@ def train_seeds(
         )
     if type(jobs) is not int or jobs < 1:
         raise ConfigError(f"{jobs!r} runs cannot train at once; give 'jobs' 1 or more")
+    if isinstance(seeds, int):
+        raise ConfigError(
+            f"'seeds' is {seeds!r}; give [{seeds}] for that seed, or range({seeds}) for so many"
+        )
     wanted = read_seeds(seeds, what="'seeds'")
     group = SeedGroup(found, wanted, root=str(root), name=name or found.name, num_jobs=jobs)
     return group.train(show_on=show_on, make_trainer=make_trainer_fn)

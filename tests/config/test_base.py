@@ -648,6 +648,10 @@ def test_an_example_is_changed_by_keywords() -> None:
     assert ludus.example("supervised", learning_rate=0.25).optimizer.learning_rate == 0.25
     with pytest.raises(ConfigError, match="Did you mean 'supervised'"):
         ludus.example("supervise")
+    with pytest.raises(ConfigError, match=r"^example\('ppo'\): 2 problems"):
+        ludus.example("ppo", max_env_steps=256)
+    assert ludus.example("sweep", max_trials=3, name="mine").budget.max_trials == 3
+    assert ludus.example("population").population.size == 8
 
 
 LEARNING = [path for path in CONFIGS if path.stem != "rerun_tests"]

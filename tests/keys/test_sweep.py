@@ -9,7 +9,7 @@ import pytest
 
 from ludus.config.migrations import VERSION
 from ludus.config.registry import find
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, LudusError
 from ludus.sweep import Point, SweepConfig, Sweeper, SweepResult
 from ludus.sweep.config import given_sweep
 from ludus.sweep.curve import MetricCurve
@@ -166,8 +166,9 @@ def test_the_pruner_that_is_named_ends_runs(kind: str, tmp_path: Path) -> None:
 @changes("sweep", "budget.max_trials", "budget.max_env_steps")
 def test_a_limit_ends_the_search(kind: str, tmp_path: Path) -> None:
     assert len(swept(tmp_path, budget__max_trials=3).trials) == 3
-    # No run of the hill takes env steps, so they are never used up.
-    assert len(swept(tmp_path, budget__max_trials=4, budget__max_env_steps=1).trials) == 4
+    # No run of the hill takes env steps, so they would never be used up.
+    with pytest.raises(LudusError, match="a limit of env_steps, which these runs do not count"):
+        swept(tmp_path, budget__max_trials=4, budget__max_env_steps=1)
 
 
 @changes("sweep", "deterministic", "batch_size")

@@ -39,9 +39,11 @@ def listening(processes: list[psutil.Process]) -> dict[str, set[str]]:
     """Return the addresses on which processes listen, by their names."""
     found: dict[str, set[str]] = {}
     for one in processes:
-        for socket in one.net_connections(kind="inet"):
-            if socket.status == psutil.CONN_LISTEN:
-                found.setdefault(one.name(), set()).add(socket.laddr.ip)
+        # Ray starts short-lived processes; one that is gone listens no more.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for socket in one.net_connections(kind="inet"):
+                if socket.status == psutil.CONN_LISTEN:
+                    found.setdefault(one.name(), set()).add(socket.laddr.ip)
     return found
 
 

@@ -75,10 +75,14 @@ def test_the_winner_is_trained_with_more_seeds(ludus: Ludus, tmp_path: Path) -> 
     file = write(tmp_path, budget__max_trials=2)
     assert "holds no sweep yet; `ludus sweep" in ludus("sweep", file, "--best", *PLUGIN).refusal()
     ludus("sweep", file, *PLUGIN)
-    found = ludus("sweep", file, "--best", "--seeds", "2", "--json", *PLUGIN).json
+    found = ludus("sweep", file, "--best", "--num-seeds", "2", "--json", *PLUGIN).json
     assert [run["seed"] for run in found["runs"]] == [1, 2]
     told = ludus("sweep", file, "--best", "--seeds", "5-7", *PLUGIN).out
     assert "with 3 new seeds: " in told
+    found = ludus("sweep", file, "--best", "--seeds", "9", "--json", *PLUGIN).json
+    assert [run["seed"] for run in found["runs"]] == [9]
+    both = ("--seeds", "9", "--num-seeds", "2")
+    assert "leave one out" in ludus("sweep", file, "--best", *both, *PLUGIN).refusal()
     assert "runs backwards" in ludus("sweep", file, "--best", "--seeds", "7-5", *PLUGIN).refusal()
     assert "--seeds is for --best" in ludus("sweep", file, "--seeds", "3", *PLUGIN).refusal()
 

@@ -319,6 +319,8 @@ def test_mistakes_of_a_script_are_sentences() -> None:
         train_seeds(judged_config(), "3-1")
     with pytest.raises(ConfigError, match=r"'seeds' names 1\.5; a seed is a whole number"):
         train_seeds(judged_config(), [1.5])  # type: ignore[list-item]
+    with pytest.raises(ConfigError, match=r"'seeds' is 2; give \[2\] for that seed, or range\(2\)"):
+        train_seeds(judged_config(), 2)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="0 runs cannot train at once"):
         train_seeds(judged_config(), [1], jobs=0)
     with pytest.raises(ConfigError, match="not a int"):

@@ -104,6 +104,9 @@ class NumpyPolicy:
         self._body = NumpyMlp(body)
         self._heads = {name: NumpyMlp(head) for name, head in heads.items()}
 
+    def __repr__(self) -> str:
+        return f"NumpyPolicy({self.kind}: observations of shape {self.obs_shape})"
+
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Return the policy that `save_policy` wrote; raise CheckpointError if it has changed."""

@@ -16,6 +16,8 @@ from ludus.session.record import Record
 from ludus.store.logs import SESSION
 from ludus.store.storage import Storage
 
+_FIRST_SESSION = 10**12
+
 
 @register("logger", "jsonl")
 class JsonLines:
@@ -30,8 +32,9 @@ class JsonLines:
     def __init__(self, config: Config, storage: Storage) -> None:
         self._metrics = storage.append("metrics.jsonl")
         self._timing = storage.append("timing.jsonl")
-        # The clocks of a resumed process start again from zero.
-        self._session = {SESSION: self._timing.offset}
+        # The clocks of a resumed process start again from zero. All sessions have as many digits, so that a
+        # file with a resume is as long as one without.
+        self._session = {SESSION: _FIRST_SESSION + self._timing.offset}
 
     def write(self, record: Record) -> None:
         """Append one line to each file."""

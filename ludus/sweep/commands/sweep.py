@@ -24,8 +24,12 @@ def sweep(
     ] = False,
     seeds: Annotated[
         str | None,
+        typer.Option("--seeds", help="With --best: the seeds to train with, such as 10-14."),
+    ] = None,
+    num_seeds: Annotated[
+        int | None,
         typer.Option(
-            "--seeds", help="With --best: a number of new seeds, or a range such as 10-14."
+            "--num-seeds", min=1, help="With --best: so many seeds that no trial has had (5)."
         ),
     ] = None,
     export_optuna: Annotated[
@@ -51,7 +55,7 @@ def sweep(
 
     for name in plugin or []:
         load_plugin(name)
-    wanted = seeds_of(seeds, is_best=best)
+    wanted = seeds_of(seeds, num_seeds, is_best=best)
     sweeper = Sweeper(config, overrides or [])
     if export_optuna is not None:
         if best:
