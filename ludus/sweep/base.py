@@ -14,7 +14,6 @@ from ludus.config.base import (
     TrainerConfig,
     current,
     key_paths,
-    override,
     read_data,
     typed,
     validate,
@@ -22,6 +21,7 @@ from ludus.config.base import (
 from ludus.config.overrides import (
     MISSING,
     kinds_first,
+    override,
     override_all,
     read_path,
     renamed_path,
