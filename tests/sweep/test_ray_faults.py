@@ -18,7 +18,7 @@ from ludus.sweep import Sweeper, SweepResult
 from ludus.sweep.search import Search
 from tests.sweep.ray_processes import DRIVER, WORKER, all_of, driver_of, folders, gone, named
 from tests.sweep.small import ASHA, LOCAL, RAY, SAMPLERS, among, batches, sweep_data, swept
-from tests.sweep.test_killed import ended, lines_of, unlike
+from tests.sweep.test_killed import ended, keys_of, unlike
 
 if TYPE_CHECKING:
     from tests.faults.warm import WarmProcess
@@ -76,7 +76,7 @@ def test_killed_at_random_again_and_again_it_has_the_winner_and_the_bytes_of_a_l
             break
     assert num_killed >= NUM_KILLS // 2
     assert unlike(tmp_path / "local", folder) == []
-    keys = [line.split('"')[3] for line in lines_of(folder)]
+    keys = keys_of(folder)
     assert len(keys) == len(set(keys)), "a trial or a run was counted twice"
     assert {"complete", "pruned"} <= {row["state"] for row in ended(folder)}
     assert gone(met)
@@ -94,7 +94,7 @@ def test_a_run_that_dies_hangs_or_takes_all_memory_has_failed_as_on_the_engine_l
     assert "was ended by SIGKILL" in str(told["dies"].reason)
     assert told["hangs"].reason == "hung: no boundary for 4 seconds"
     assert str(told["dines"].reason).startswith("out of memory: ")
-    keys = [line.split('"')[3] for line in lines_of(tmp_path)]
+    keys = keys_of(tmp_path)
     assert len(keys) == len(set(keys)) == 1 + 3 * 5
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from pathlib import Path
@@ -25,6 +24,7 @@ from tests.sweep.small import (
     swept,
     within,
 )
+from tests.sweep.test_killed import keys_of
 
 if TYPE_CHECKING:
     from tests.faults.warm import WarmProcess
@@ -51,8 +51,7 @@ def test_a_trial_that_raises_dies_or_takes_all_memory_has_failed_and_the_others_
     assert "was ended by SIGKILL" in str(told["dies"].reason)
     assert str(told["eats"].reason).startswith("out of memory: ")
     assert told["nan"].reason == "hill/score was never a finite number"
-    lines = (tmp_path / "sweeps/climb/journals/sweep.jsonl").read_text().splitlines()
-    keys = [key for line in lines if (key := json.loads(line)["key"]) != "time"]
+    keys = keys_of(tmp_path)
     assert len(keys) == len(set(keys)) == 1 + 3 * 5
     assert of_moods(tmp_path, "raises", "dies", "eats", "nan", "well").table() == result.table()
 
