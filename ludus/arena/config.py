@@ -20,7 +20,7 @@ from ludus.arena.scenario import Scenario, ScenarioSection
 from ludus.config.base import PositiveFloat, Settings, StrictConfig, TrainerConfig
 from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
-from ludus.config.overrides import override
+from ludus.config.overrides import override_all
 from ludus.config.registry import find
 from ludus.config.sections import kind_of, validate
 from ludus.config.start import StartConfig
@@ -72,8 +72,7 @@ class ExperimentParameters(CountedConfig):
         """
         data = {key: value for key, value in other.model_dump().items() if key in cls.model_fields}
         data |= {key: value for key, value in changes.items() if key in cls.model_fields}
-        for key in changes.keys() - cls.model_fields.keys():
-            override(data, key, changes[key])
+        override_all(data, {k: v for k, v in changes.items() if k not in cls.model_fields})
         return validate(cls, data, source="like")
 
     def problems(self) -> Iterator[str]:

@@ -349,3 +349,10 @@ def test_a_loss_module_that_cannot_be_used_is_refused_before_anything_is_written
     with pytest.raises((LudusError, ConfigError), match=told):
         run(cls, tmp_path)
     assert not (tmp_path / cls.__name__ / "run.json").exists()
+
+
+def test_parameters_like_others_take_the_kind_of_a_section_before_its_keys() -> None:
+    other = ludus.example("solo_agent")
+    changed = {"optimizer.learning_rate": 0.5, "optimizer.kind": "sgd"}
+    config = type(other).like(other, **changed)
+    assert (config.optimizer.kind, config.optimizer.learning_rate) == ("sgd", 0.5)
