@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ludus.rl.agents.ppo import PpoConfig
     from ludus.rl.agents.sac import SacConfig
     from ludus.supervised.config import SupervisedConfig
-    from ludus.sweep.config import SweepConfig
-    from ludus.sweep.population.config import PopulationConfig
 
 
 @overload
@@ -50,10 +48,6 @@ def example(kind: Literal["spg"], **changes: object) -> SpgHyperParameters: ...
 def example(kind: Literal["supervised"], **changes: object) -> SupervisedConfig: ...
 @overload
 def example(kind: Literal["vanilla_ppo"], **changes: object) -> VanillaPpoParameters: ...
-@overload
-def example(kind: Literal["sweep"], **changes: object) -> SweepConfig: ...
-@overload
-def example(kind: Literal["population"], **changes: object) -> PopulationConfig: ...
 @overload
 def example(kind: str, **changes: object) -> Any: ...
 def example(kind: str, **changes: object) -> Any:

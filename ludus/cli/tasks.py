@@ -124,6 +124,8 @@ def play_run(
         check_file(out, is_film, what="a film")
     that_plays(run.trainer)
     with run.prepared(model, that_plays) as chosen:
+        if model == "best" and chosen.source.startswith("checkpoint "):
+            tell(f"{path} has no best model; these are the weights of {chosen.source}")
         if isinstance(chosen.one, Narrates):
             for lines in chosen.one.narrate(chosen.weights, episode):
                 say(lines)

@@ -16,6 +16,7 @@ from ludus.data.batches.loader import LoaderBatches
 from ludus.data.batches.memory import Batches, MemoryBatches, make_batches
 from ludus.data.batches.splits import Splits
 from ludus.seeds import generator
+from ludus.session.begun import Begun
 from ludus.supervised.config import SupervisedConfig
 from ludus.supervised.evaluator import SupervisedEvaluator
 
@@ -187,3 +188,17 @@ def _dataset_name(loader: object) -> str:
     source = getattr(loader, "__self__", loader)
     dataset = getattr(source, "dataset", source)
     return str(getattr(dataset, "name", type(dataset).__name__)).lower()
+
+
+def sized_as_given(
+    config: SupervisedConfig, train_loader: object, begun: Begun
+) -> tuple[SupervisedConfig, list[str]]:
+    """Return the config with the batch size of a given DataLoader, and a note of the change."""
+    if not isinstance(train_loader, DataLoader):
+        return config, []
+    # A run that has begun keeps the number that it was recorded with.
+    size = begun.config.get("batch_size", train_loader.batch_size)
+    if type(size) is not int or size == config.batch_size:
+        return config, []
+    note = f"'batch_size' is {size}, that of the given DataLoader, rather than {config.batch_size}"
+    return config.replace(batch_size=size), [] if begun.config else [note]

@@ -33,7 +33,7 @@ from ludus.session.logger import WriteLog
 from ludus.session.trainer import Trainer
 from ludus.supervised import build, loading, measuring, start
 from ludus.supervised.config import SupervisedConfig
-from ludus.supervised.datasets import SplitDatasets, make_datasets
+from ludus.supervised.datasets import SplitDatasets, make_datasets, sized_as_given
 from ludus.supervised.evaluator import SupervisedEvaluator
 from ludus.supervised.short_config import block_of, expand
 
@@ -163,14 +163,15 @@ class BaseTrainer(Trainer):
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build data, model, optimizer and observers from the config and the script's objects."""
-        config = self.config
-        self.device = resolve_device(config.settings.device)
+        begun = Begun(self.run.files)
+        self.config, sized = sized_as_given(self.config, self.loaders["train"], begun)
+        self.device = resolve_device(self.config.settings.device)
         self.datasets = datasets = self._make_datasets()
         self.dataset_name, self.train_data = datasets.dataset_name, datasets.train
         self.evaluators = datasets.evaluators
-        begun, length = Begun(self.run.files), self.train_data.length()
-        config, self.notes = lengthened(config, max_steps, length, begun)
-        self.config = config = as_begun(config, begun)
+        config, notes = lengthened(self.config, max_steps, self.train_data.length(), begun)
+        self.config, self.notes = as_begun(config, begun), [*sized, *notes]
+        config = self.config
         self.model = self._make_model()
         if not has_begun(self.run.files):
             # A run that has begun continues with the same settings.

@@ -104,6 +104,14 @@ def test_an_agent_with_a_callback_is_evaluated_filmed_and_exported(call: Ludus, 
     assert Path(call("export", str(pole)).out.strip()).is_dir()
 
 
+def test_a_film_of_a_run_without_a_best_model_says_whose_weights_it_shows(call: Ludus) -> None:
+    config = small("ppo", evaluate_every_epochs=0, **{"evaluation.target": None})
+    ludus.build_trainer(config).fit(name="unjudged")
+    told = call("play", "runs/unjudged")
+    assert "has no best model; these are the weights of checkpoint " in told.err
+    assert Path(told.out.strip()).is_file()
+
+
 def test_a_run_with_a_callback_is_resumed_by_its_script_alone(call: Ludus, pole: Path) -> None:
     told = call("resume", str(pole)).refusal()
     assert "has callbacks that a script added, so only the script can resume it" in told

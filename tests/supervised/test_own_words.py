@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.store.storage import Storage
+from tests.command_line import small_config
 from tests.supervised.conftest import MLP, QUIET, Tiny, history, models, wines
 from tests.supervised.test_short_config import COMPLETE, Dataset, block
 
@@ -211,3 +214,26 @@ def test_keys_are_read_by_the_names_of_the_descriptions(tiny: Tiny) -> None:
     assert tiny(max_opt_steps=9)["num_train_steps"] == 9
     with pytest.raises(ConfigError, match="'evaluate_every_rounds' is not a key of this config"):
         tiny()["evaluate_every_rounds"]
+
+
+def test_the_batch_size_of_a_given_loader_is_the_one_that_the_run_records(tmp_path: Path) -> None:
+    data = TensorDataset(torch.randn(40, 4), torch.arange(40) % 2)
+    config = small_config(data=None, model=None, batch_size=64, max_epochs=1)
+
+    def trained(max_epochs: int) -> ludus.Result:
+        loader = DataLoader(data, 10, shuffle=True)
+        longer = config.replace(max_epochs=max_epochs)
+        trainer = ludus.Trainer(longer, train_loader=loader, val_loader=data)
+        torch.manual_seed(0)
+        trainer.set_model(torch.nn.Linear(4, 2))
+        return trainer.fit(root=str(tmp_path), name="mine", resume=True)
+
+    assert trained(1).counters["opt_steps"] == 4
+    note = json.loads((tmp_path / "mine/run.json").read_text())
+    assert note["config"]["batch_size"] == 10
+    assert (
+        "'batch_size' is 10, that of the given DataLoader"
+        in (tmp_path / "mine/events.jsonl").read_text()
+    )
+    assert trained(2).counters["opt_steps"] == 8
+    assert "batch_size: 10\n" in (tmp_path / "mine/config.yaml").read_text()

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+
+if TYPE_CHECKING:
+    from ludus.sweep.sweeper import Sweeper
+
+Stream = Literal["stdout", "stderr"]
 
 
 def sweep(
@@ -49,26 +54,31 @@ def sweep(
     """Search for the best values of some keys; Ctrl-C saves, and the same command goes on."""
     from ludus.config.registry import load_plugin
     from ludus.core.errors import ConfigError
-    from ludus.show.terminal import tell
-    from ludus.sweep.result_lines import seeds_of, tell_best, tell_result
+    from ludus.sweep.result_lines import seeds_of, tell_best
     from ludus.sweep.sweeper import Sweeper
 
     for name in plugin or []:
         load_plugin(name)
     wanted = seeds_of(seeds, num_seeds, is_best=best)
     sweeper = Sweeper(config, overrides or [])
-    if export_optuna is not None:
-        if best:
-            raise ConfigError("--best trains one config; leave out --export-optuna, or --best")
-        sweeper.check_export(export_optuna)
-    show_on: Literal["stdout", "stderr"] = "stderr" if json else "stdout"
-    if best:
-        tell_best(sweeper.train_best(wanted, root=root, show_on=show_on), as_json=json)
+    show_on: Stream = "stderr" if json else "stdout"
+    if not best:
+        _search(sweeper, root, export_optuna, show_on=show_on)
         return
-    result = sweeper.sweep(root=root, show_on=show_on)
     if export_optuna is not None:
-        sweeper.export_optuna(Path(export_optuna), root=root)
-        tell(
-            f"{export_optuna} holds the trials; `optuna-dashboard sqlite:///{export_optuna}` shows them"
-        )
-    tell_result(result, sweeper.way_to_go_on(root), as_json=json)
+        raise ConfigError("--best trains one config; leave out --export-optuna, or --best")
+    tell_best(sweeper.train_best(wanted, root=root, show_on=show_on), as_json=json)
+
+
+def _search(sweeper: Sweeper, root: str, export: str | None, *, show_on: Stream) -> None:
+    """Search, print the result, and write the trials for Optuna's dashboard if that was asked."""
+    from ludus.show.terminal import tell
+    from ludus.sweep.result_lines import tell_result
+
+    if export is not None:
+        sweeper.check_export(export)
+    result = sweeper.sweep(root=root, show_on=show_on)
+    if export is not None:
+        sweeper.export_optuna(Path(export), root=root)
+        tell(f"{export} holds the trials; `optuna-dashboard sqlite:///{export}` shows them")
+    tell_result(result, sweeper.way_to_go_on(root), as_json=show_on == "stderr")
