@@ -49,7 +49,7 @@ def listening(processes: list[psutil.Process]) -> dict[str, set[str]]:
 
 def token_of(processes: list[psutil.Process]) -> Path:
     """Return the file of the token that the processes of a cluster are asked for."""
-    (gcs,) = [one for one in processes if one.name() == "gcs_server"]
+    (gcs,) = [one for one in named(processes, "gcs_server") if "gcs_server" in one.cmdline()[0]]
     return Path(gcs.environ()["RAY_AUTH_TOKEN_PATH"])
 
 

@@ -253,8 +253,12 @@ def test_a_run_has_one_thread_or_as_many_as_are_given(tmp_path: Path) -> None:
 
 def test_a_section_a_kind_in_it_and_a_key_in_it_are_set_from_the_outside_in() -> None:
     given = ["m.inner.kind", "m.inner.size", "rate", "m.inner", "m.kind", "steps", "m"]
-    assert kinds_first(given) == [
+    assert kinds_first(given, sections_first=True) == [
         "m", "m.kind", "m.inner", "m.inner.kind", "m.inner.size", "rate", "steps",
+    ]  # fmt: skip
+    # Where a caller gave them in an order, the last one counts.
+    assert kinds_first(given) == [
+        "m.kind", "m.inner.kind", "m.inner.size", "rate", "m.inner", "steps", "m",
     ]  # fmt: skip
 
 
