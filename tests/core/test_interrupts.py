@@ -107,6 +107,26 @@ def test_a_signal_while_the_update_is_compiled_ends_the_run_at_once(
     assert "when the next boundary is reached" in capfd.readouterr().err
 
 
+def test_a_display_that_is_drawn_shows_what_a_signal_says_and_nothing_is_written_over_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    class Drawn:
+        def __init__(self, is_open: bool) -> None:
+            self.is_open, self.notices = is_open, list[str]()
+
+        def notice(self, text: str) -> bool:
+            self.notices.append(text)
+            return self.is_open
+
+    for is_open in (True, False):
+        run = Run()
+        run.display = shown = Drawn(is_open)  # type: ignore[assignment]
+        with Signals(run):
+            os.kill(os.getpid(), signal.SIGINT)
+        assert shown.notices[0].startswith("SIGINT: saving and stopping")
+        assert ("SIGINT" in capfd.readouterr().err) != is_open
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_handlers_of_the_program_are_put_back_after_a_run(number, tmp_path: Path) -> None:
     before = signal.getsignal(number)

@@ -205,6 +205,23 @@ def test_none_writes_nothing():
     assert written(console) == ""
 
 
+@pytest.mark.parametrize("kind", ["rich", "minimal"])
+def test_what_a_signal_says_stands_below_the_panels_while_they_are_drawn(kind: str):
+    console = a_console()
+    display = make_display(kind, ABOUT, a_plan(), console=console)
+    assert not display.notice("SIGINT: before it is open")
+    with display:
+        assert display.notice("SIGINT: saving and stopping")
+    seen = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written(console))
+    assert seen.rstrip().splitlines()[-1].startswith("SIGINT: saving and stopping")
+
+
+@pytest.mark.parametrize("kind", ["plain", "none"])
+def test_lines_leave_what_a_signal_says_to_the_signal(kind: str):
+    with make_display(kind, ABOUT, a_plan(), console=a_console()) as display:
+        assert not display.notice("SIGINT: saving and stopping")
+
+
 @pytest.mark.parametrize("kind", ["rich", "minimal", "plain"])
 def test_a_message_is_printed_whole_and_harmless(kind: str):
     console = a_console()
