@@ -105,8 +105,7 @@ def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
         heard.append(number)
         stop()
 
-    # What is ignored, as a SIGHUP under nohup, stays so.
-    watched = [one for one in _WATCHED if signal.getsignal(one) != signal.SIG_IGN]
+    watched = [one for one in _WATCHED if not _is_left_to_others(one)]
     before = {one: signal.signal(one, hear) for one in watched}
     _stopping.append(hear)
     try:
@@ -118,4 +117,5 @@ def on_stop(stop: Callable[[], None]) -> Iterator[list[int]]:
 
 
 def _is_left_to_others(number: int) -> bool:
+    """Return whether a signal stays ignored: a SIGHUP under nohup, not the SIGINT of `command &`."""
     return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN

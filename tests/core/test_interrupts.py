@@ -14,7 +14,7 @@ import torch
 from ludus.core import Interrupted, Repeat, Run, Stage, Trainer
 from ludus.core.runtime import InMemoryRuntime
 from ludus.nn.engines.compiled import CompiledMethod, compile_method
-from ludus.process.signals import Signals, ended_at_once
+from ludus.process.signals import Signals, ended_at_once, on_stop
 from ludus.testing.differences import ending_of
 from tests.conftest import modules_in
 
@@ -125,6 +125,17 @@ def test_a_display_that_is_drawn_shows_what_a_signal_says_and_nothing_is_written
             os.kill(os.getpid(), signal.SIGINT)
         assert shown.notices[0].startswith("SIGINT: saving and stopping")
         assert ("SIGINT" in capfd.readouterr().err) != is_open
+
+
+def test_an_interrupt_that_a_shell_let_a_background_job_ignore_stops_a_search_too() -> None:
+    before, stopped = signal.signal(signal.SIGINT, signal.SIG_IGN), list[bool]()
+    try:
+        with on_stop(lambda: stopped.append(True)) as heard:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert (heard, stopped) == ([signal.SIGINT], [True])
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
