@@ -92,16 +92,16 @@ def train(
 
 def _numbered(root: str, name: str) -> str:
     """Return a name that no run and no group has yet, and say so if it is not the config's."""
-    from ludus.store.directory import way_to_resume
-    from ludus.store.groups import free_name, group_members
+    from ludus.store.directory import run_storage, way_to_resume
+    from ludus.store.groups import free_name
     from ludus.store.places import below
 
     free = free_name(root, name)
     if free != name:
         taken = below(root, name)
-        what = f"{taken} is a run already (`{way_to_resume(taken)}`)"
-        if group_members(root, name):
-            what = f"{name} is a group of runs already"
+        what = f"{name} is a group of runs"
+        if run_storage(root, name).exists("run.json"):
+            what = f"{taken} is a run already (`{way_to_resume(taken)}`)"
         tell(f"{what}; this one is {below(root, free)}")
     return free
 

@@ -10,7 +10,7 @@ from typing import Any
 from ludus.core.errors import LudusError, RunError
 from ludus.store.directory import found_run, run_storage
 from ludus.store.note import read_note
-from ludus.store.places import below, is_url, open_storage, runs_in
+from ludus.store.places import below, is_url, open_storage, parted, runs_in
 
 GROUP = "group"
 """Key of run.json: the name of the group that the run belongs to; runs outside a group lack it."""
@@ -18,6 +18,7 @@ GROUP = "group"
 
 ONLY_GROUP = "group:"
 """Beginning of a word that names a group, whatever runs are called."""
+_SEED = "-seed"
 SWEEP = "sweep"
 """Key of run.json: the name of the search that the run belongs to."""
 
@@ -56,12 +57,18 @@ def runs_called(word: str, root: str) -> list[str]:
     raise AssertionError("a run that is found has a location")
 
 
+def member_name(group: str, seed: int) -> str:
+    """Return the name of the run of a group that has this seed."""
+    return f"{group}{_SEED}{seed}"
+
+
 def free_name(root: str | Path, name: str) -> str:
-    """Return the first of name, name-2, name-3 and so on that no run and no group has yet."""
-    groups = groups_in(root)
+    """Return the first of name, name-2, name-3 and so on that no run and no group of seeds has yet."""
+    # Members are called after their group, so that the other runs need not be read: a root may be far away.
+    grouped = [parted(place)[1].rpartition(_SEED)[0] for place in runs_in(root)]
     for number in itertools.count(1):
         free = name if number == 1 else f"{name}-{number}"
-        if not run_storage(root, free).exists("run.json") and free not in groups:
+        if not run_storage(root, free).exists("run.json") and free not in grouped:
             return free
     raise AssertionError("counting does not end")
 

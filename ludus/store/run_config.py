@@ -50,6 +50,7 @@ def current_config(storage: Storage) -> dict[str, Any]:
         text = storage.read("config.yaml", limit=strict_yaml.MAX_BYTES)
         found |= _mapping(strict_yaml.parse(text, source=f"{storage.place}/config.yaml"))
     except (LudusError, OSError):
+        # A list goes on with what run.json says; a command that needs the file reports what is wrong.
         pass
     try:
         return {**found, **config_stages(read_note(storage))[-1].config}

@@ -21,7 +21,7 @@ from ludus.session.begun import as_begun
 from ludus.session.resumption import lengths_to_change
 from ludus.store import directory
 from ludus.store.checkpoint_files import peek
-from ludus.store.groups import GROUP
+from ludus.store.groups import GROUP, member_name
 from ludus.store.note import read_note
 from ludus.store.places import below
 from ludus.store.storage import Storage
@@ -80,7 +80,7 @@ class SeedGroup:
         self._configs: dict[int, TrainerConfig] = {}
         self._runs: dict[int, SeedResult] = {}
         for seed in seeds:
-            run_name = f"{name}-seed{seed}"
+            run_name = member_name(name, seed)
             storage = directory.run_storage(root, run_name)
             own = config.replace(name=run_name, seed=seed)
             self._runs[seed] = self._found(seed, storage, own)

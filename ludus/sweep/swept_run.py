@@ -5,6 +5,7 @@ from __future__ import annotations
 from ludus.judge.directions import Direction
 from ludus.store import checkpoint, directory
 from ludus.store.checkpoint_files import peek
+from ludus.store.groups import member_name
 from ludus.store.local import LocalStorage
 from ludus.store.storage import Storage
 from ludus.sweep.curve import MetricCurve, read_curve
@@ -30,7 +31,7 @@ class SweptRun:
     ) -> None:
         """Its directory is named by the trial and the seed, if it has no other name."""
         self.seed, self._metric = seed, metric
-        self.name = name or f"{number:04d}-seed{seed}"
+        self.name = name or member_name(f"{number:04d}", seed)
         self._place = f"{folder}/{self.name}"
         self.storage = LocalStorage(sweep.root / self._place)
         self.curve = MetricCurve()

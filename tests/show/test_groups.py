@@ -11,7 +11,7 @@ import pytest
 from ludus.core.errors import RunError
 from ludus.show.report.files import ReportedRun
 from ludus.show.report.groups import differing_keys, flat_config, grouped, repeated, shown_value
-from ludus.store.groups import free_name, runs_called
+from ludus.store.groups import free_name, member_name, runs_called
 from tests.show.test_report import make_run
 
 PPO = {"kind": "ppo", "optimizer": {"kind": "adam", "learning_rate": 0.001}}
@@ -186,6 +186,7 @@ def test_a_name_of_a_run_and_a_group_is_refused(root: Path) -> None:
 
 
 def test_the_name_of_a_group_is_taken_for_a_run(root: Path) -> None:
+    make_run(root / member_name("mine", 7), name=member_name("mine", 7))
     assert free_name(root, "mine") == "mine-2"
     assert free_name(root, "alone") == "alone-2"
     assert free_name(root, "other") == "other"
