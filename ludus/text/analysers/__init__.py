@@ -1,0 +1,1 @@
+"""Analysers of text rollouts, a file each."""

@@ -1,0 +1,1 @@
+"""The client of providers: pace, retries, journal, cache, ledger."""

@@ -1,0 +1,1 @@
+"""Language models on this machine: tokenizers, networks, and the directory that holds them."""

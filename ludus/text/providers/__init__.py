@@ -1,0 +1,1 @@
+"""Providers, a file each."""

@@ -1,0 +1,1 @@
+"""What the text family adds to the report."""

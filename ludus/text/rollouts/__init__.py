@@ -1,0 +1,1 @@
+"""Episodes of text: prompts, messages, rewards, statistics, transcripts."""

@@ -1,0 +1,1 @@
+"""Scenarios of text, a file each."""

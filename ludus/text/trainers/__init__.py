@@ -1,0 +1,1 @@
+"""Trainers of text agents, a file each."""

@@ -1,0 +1,1 @@
+"""Tuning a language model on a file of examples."""
