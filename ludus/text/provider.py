@@ -92,10 +92,10 @@ class Provider(ABC):
     def __init__(self, config: ProviderConfig, services: ProviderServices) -> None:
         self.config, self.services = config, services
 
-    async def open(self) -> None:
+    async def open(self) -> None:  # noqa: B027 - many have nothing to open
         """Connect; start what must run."""
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027
         """Disconnect; stop what was started."""
 
     @abstractmethod
@@ -119,7 +119,7 @@ class Provider(ABC):
         """Return how a job stands."""
 
     async def wait_for_change(self, job: Job, timeout: float) -> Job:
-        """Return the job once its status differs or `timeout` seconds have passed; override it to be woken."""
+        """Return the job once its status differs, or after `timeout` seconds; override it to be woken."""
         return await self.job(job.id)
 
     @abstractmethod

@@ -1,1 +1,1 @@
-"""Sampling from a language model: continuous batching, the key-value cache, draws that depend on the request alone."""
+"""Sampling from a language model: continuous batching, and draws that depend on the request alone."""
