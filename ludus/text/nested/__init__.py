@@ -1,0 +1,1 @@
+"""Nested dictionaries of NumPy arrays, texts included, that share their first dimensions."""
