@@ -20,7 +20,7 @@ from ludus.text.config import TextHyperParameters
 from ludus.text.connection import Connection
 from ludus.text.groups import PureTextSharedModelGroup
 from ludus.text.jobs import Method
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.plan import make_plan
 from ludus.text.rollouts.episodes import Episode, to_arrays
 from ludus.text.rollouts.play import Speaker, Table
@@ -174,7 +174,9 @@ class PureTextRlTrainer(Trainer):
         rl = self.config.rl
         places = self.questions["train"].take(iteration, rl.questions_per_iteration)
         episodes = self._episodes("train", places, rl.rollouts_per_question, iteration)
-        rollouts = self._sample_rollouts(episodes, stage="sample_rollouts", key=f"train/{iteration}")
+        rollouts = self._sample_rollouts(
+            episodes, stage="sample_rollouts", key=f"train/{iteration}"
+        )
         self.rollouts.put(f"train-{iteration}", rollouts)
         self._count(run, rollouts)
 
@@ -261,7 +263,10 @@ class PureTextRlTrainer(Trainer):
 
     def _get_log_stats(self, rollouts: NestedArrayDict) -> dict[str, float]:
         """Return the statistics of rollouts that are logged; call super() and update it."""
-        return {**rollout_statistics(rollouts, self.handler), **self.analysed(rollouts, self.handler)}
+        return {
+            **rollout_statistics(rollouts, self.handler),
+            **self.analysed(rollouts, self.handler),
+        }
 
     def _write_transcripts(self, split: str, iteration: int, rollouts: NestedArrayDict) -> None:
         dataset: TextDataset = getattr(self.datasets, split.partition("-")[0])
