@@ -64,7 +64,7 @@ class PureTextSharedModelGroup:
         pairs: Sequence[tuple[Sequence[Message], str, str]],
         **hyperparameters: float | int,
     ) -> None:
-        """Ask for a job that learns to prefer an answer; a pair is a prompt, the better and the worse answer."""
+        """Ask for a job that learns preferences: each a prompt, the better answer and the worse one."""
         lines = [
             {
                 "input": {"messages": [one._asdict() for one in prompt]},

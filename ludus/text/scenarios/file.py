@@ -35,7 +35,7 @@ class FileConfig(TextScenarioConfig):
         if self.test_path is None and not self.test_share:
             yield "'test_path' is null and 'test_share' 0.0, so there are no test questions; give one of them"
         if self.test_path is not None and self.test_share:
-            yield f"'test_share' is {self.test_share:g}, but 'test_path' has the test questions; set it to 0.0"
+            yield f"'test_share' is {self.test_share:g}, but 'test_path' has all test questions; set it to 0"
 
 
 @register("text_scenario", "file")
