@@ -1,4 +1,4 @@
-"""Abilities of a run of text: evaluating its models, showing episodes, playing with people, counting costs."""
+"""Abilities of a run of text: evaluating its models, showing and playing episodes, counting the cost."""
 
 from __future__ import annotations
 
