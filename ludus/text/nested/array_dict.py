@@ -73,9 +73,9 @@ class NestedArrayDict:
     ) -> Iterator[tuple[Key, Leaf | NestedArrayDict]]:
         """Yield each key of `keys` with its array or branch."""
         for path, value in self._walk():
-            if include_nested or len(path) == 1:
-                if not (leaves_only and isinstance(value, NestedArrayDict)):
-                    yield as_key(path), value
+            is_branch = isinstance(value, NestedArrayDict)
+            if (include_nested or len(path) == 1) and not (leaves_only and is_branch):
+                yield as_key(path), value
 
     def leaves(self) -> Iterator[tuple[Path, Leaf]]:
         """Yield the tuple of names and the array of each leaf."""
