@@ -16,7 +16,7 @@ from ludus.config.base import StrictConfig
 from ludus.config.registry import find
 from ludus.config.sections import kind_of, registered
 from ludus.core.errors import LudusError
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 
 TextAnalyserSection = Annotated[SerializeAsAny[StrictConfig], registered("text_analyser")]
 
@@ -30,9 +30,7 @@ class TextAnalyser(ABC):
         self.config = config
 
     @abstractmethod
-    def analyse(
-        self, rollouts: NestedArrayDict, handler: ProtocolHandler
-    ) -> Mapping[str, float]:
+    def analyse(self, rollouts: NestedArrayDict, handler: ProtocolHandler) -> Mapping[str, float]:
         """Return metrics by name."""
 
 

@@ -251,4 +251,3 @@ class TextHyperParameters(TrainerConfig):
                             f"'agents.{name}.{key}' is {other}, but {first}, of the same group '{group}', has"
                             f" {one}; a group shares a model: make them equal, or give it another group"
                         )
-

@@ -69,8 +69,8 @@ class Connection:
             return Path(self._kept.enter_context(tempfile.TemporaryDirectory(prefix="ludus-text-")))
         if is_url(files.place):
             raise ConfigError(
-                f"the run is kept in {files.place}, where no server can keep its models; start one with `ludus"
-                " serve` and give its address in 'provider.url', or train with --root on this machine"
+                f"the run is kept in {files.place}, where no server can keep its models; start one with"
+                " `ludus serve` and give its address in 'provider.url', or train with --root on this machine"
             )
         return Path(files.place) / "server"
 
@@ -89,9 +89,7 @@ class Connection:
         """Create the job of a group, or return the one that was created for the same examples."""
         spec = group.spec
         assert spec is not None
-        return await self.client.ensure_job(
-            spec, agent=group.name, stage="create_fine_tune_jobs"
-        )
+        return await self.client.ensure_job(spec, agent=group.name, stage="create_fine_tune_jobs")
 
     async def wait(self, groups: Sequence[PureTextSharedModelGroup]) -> None:
         """Wait until the jobs of these groups have ended, and note their models."""

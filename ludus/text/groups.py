@@ -64,7 +64,7 @@ class PureTextSharedModelGroup:
         pairs: Sequence[tuple[Sequence[Message], str, str]],
         **hyperparameters: float | int,
     ) -> None:
-        """Ask for a job that learns to prefer one answer to another: a prompt, the better one, the worse one."""
+        """Ask for a job that learns preferences: each a prompt, the better answer and the worse one."""
         lines = [
             {
                 "input": {"messages": [one._asdict() for one in prompt]},
@@ -104,9 +104,7 @@ class PureTextSharedModelGroup:
         if job.status != "succeeded" or job.fine_tuned_model is None:
             what = "was cancelled" if job.status == "cancelled" else "failed"
             why = f": {job.error}" if job.error else ""
-            raise LudusError(
-                f"the fine-tuning job {job.id} of the group '{self.name}' {what}{why}"
-            )
+            raise LudusError(f"the fine-tuning job {job.id} of the group '{self.name}' {what}{why}")
         self.next_model = job.fine_tuned_model
 
     def switch_to_next_model(self) -> None:

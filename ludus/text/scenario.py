@@ -90,6 +90,6 @@ class TextScenario(ABC):
         It shows the form of an answer and not the solution, or there is nothing left to learn.
         """
         raise ConfigError(
-            f"'pretraining' needs demonstrations, which the scenario {type(self).__name__} has none of; set it"
-            " to null, or define `demonstrate`"
+            f"'pretraining' needs demonstrations, and the scenario {type(self).__name__} has none; set it to"
+            " null, or define `demonstrate`"
         )

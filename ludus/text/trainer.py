@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+import contextlib
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ludus.arena.protocol import ProtocolHandler
@@ -15,12 +16,13 @@ from ludus.session.begun import begin, in_whole
 from ludus.session.reports import keep
 from ludus.session.trainer import Trainer
 from ludus.text import model_names
+from ludus.text.abilities import TextAbilities
 from ludus.text.analyser import AnalysedTextRollouts
 from ludus.text.config import TextHyperParameters
 from ludus.text.connection import Connection
 from ludus.text.groups import PureTextSharedModelGroup
 from ludus.text.jobs import Method
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.plan import make_plan
 from ludus.text.rollouts.episodes import Episode, to_arrays
 from ludus.text.rollouts.play import Speaker, Table
@@ -119,8 +121,22 @@ class PureTextRlTrainer(Trainer):
     def open(self) -> None:
         """Connect to the provider, and check that it can do what the run needs."""
         super().open()
+        self._connect()
+
+    def _connect(self) -> None:
         self._runner = asyncio.Runner()
         self._do(self.connection.open(self.groups.values(), self.method))
+
+    @contextlib.contextmanager
+    def connected(self, weights: Mapping[str, Any]) -> Iterator[None]:
+        """Connect inside the block, with these models; the trainer is prepared and not opened."""
+        for name, model in model_names.as_names(weights).items():
+            self.groups[name].model = model
+        self._connect()
+        try:
+            yield
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Disconnect."""
@@ -173,8 +189,10 @@ class PureTextRlTrainer(Trainer):
         iteration = run.counters["iteration"]
         rl = self.config.rl
         places = self.questions["train"].take(iteration, rl.questions_per_iteration)
-        episodes = self._episodes("train", places, rl.rollouts_per_question, iteration)
-        rollouts = self._sample_rollouts(episodes, stage="sample_rollouts", key=f"train/{iteration}")
+        episodes = self.episodes("train", places, rl.rollouts_per_question, iteration)
+        rollouts = self._sample_rollouts(
+            episodes, stage="sample_rollouts", key=f"train/{iteration}"
+        )
         self.rollouts.put(f"train-{iteration}", rollouts)
         self._count(run, rollouts)
 
@@ -186,10 +204,10 @@ class PureTextRlTrainer(Trainer):
         `episodes` holds those about one question together. `key` names them among all that the run plays.
         """
         is_test = stage != "sample_rollouts"
-        played = self._play(episodes, self._speakers(stage, is_test=is_test), key)
+        played = self.play(episodes, self.speakers(stage, is_test=is_test), key)
         return to_arrays(played, self.handler)
 
-    def _play(
+    def play(
         self,
         episodes: Sequence[Sequence[Episode]],
         speakers: Mapping[str, Speaker],
@@ -209,7 +227,7 @@ class PureTextRlTrainer(Trainer):
 
         return [episode for group in self._do(play()) for episode in group]
 
-    def _speakers(self, stage: str, *, is_test: bool) -> dict[str, Speaker]:
+    def speakers(self, stage: str, *, is_test: bool) -> dict[str, Speaker]:
         """Return the model of each agent, as it is now."""
         config = self.config
         return {
@@ -226,7 +244,7 @@ class PureTextRlTrainer(Trainer):
             for agent in group.agents
         }
 
-    def _episodes(
+    def episodes(
         self, split: str, places: Sequence[int], each: int, iteration: int
     ) -> list[list[Episode]]:
         """Return new episodes, those about one question together."""
@@ -261,7 +279,10 @@ class PureTextRlTrainer(Trainer):
 
     def _get_log_stats(self, rollouts: NestedArrayDict) -> dict[str, float]:
         """Return the statistics of rollouts that are logged; call super() and update it."""
-        return {**rollout_statistics(rollouts, self.handler), **self.analysed(rollouts, self.handler)}
+        return {
+            **rollout_statistics(rollouts, self.handler),
+            **self.analysed(rollouts, self.handler),
+        }
 
     def _write_transcripts(self, split: str, iteration: int, rollouts: NestedArrayDict) -> None:
         dataset: TextDataset = getattr(self.datasets, split.partition("-")[0])
@@ -277,26 +298,32 @@ class PureTextRlTrainer(Trainer):
         run.record(found)
         run.log.write(run)
 
-    def _test_rollouts(self, key: str, stage: str, iteration: int) -> NestedArrayDict:
-        rl, order = self.config.rl, self.questions["test"]
-        if self.config.text_rl.test_on_whole_dataset:
-            places, each = list(range(order.size)), 1
+    def _test_rollouts(
+        self, key: str, stage: str, iteration: int, num_questions: int | None = None
+    ) -> NestedArrayDict:
+        """Play an episode about each test question, or about the next ones."""
+        order = self.questions["test"]
+        if num_questions is None and self.config.text_rl.test_on_whole_dataset:
+            places = list(range(order.size))
         else:
-            places, each = order.take(iteration, rl.questions_per_iteration), 1
+            places = order.take(iteration, num_questions or self.config.rl.questions_per_iteration)
         return self._sample_rollouts(
-            self._episodes("test", places, each, iteration), stage=stage, key=key
+            self.episodes("test", places, 1, iteration), stage=stage, key=key
         )
 
     def _stage_final_test(self, run: Run) -> None:
         """Test the final agents on held-out questions."""
-        found = self._tested(self.config.rl.num_test_iterations, "final_test")
+        found = self.tested("final_test", self.config.rl.num_test_iterations)
         run.record({f"final_test/{name}": value for name, value in found.items()})
         run.log.write(run)
 
-    def _tested(self, count: int, stage: str, *, first: int = 0) -> dict[str, float]:
+    def tested(
+        self, stage: str, count: int, *, first: int = 0, num_questions: int | None = None
+    ) -> dict[str, float]:
+        """Return the statistics of so many iterations of test episodes."""
         rollouts = [
-            self._test_rollouts(f"{stage}/{first + number}", stage, first + number)
-            for number in range(count)
+            self._test_rollouts(f"{stage}/{number}", stage, number, num_questions)
+            for number in range(first, first + count)
         ]
         whole = rollouts[0] if count == 1 else NestedArrayDict.concatenate(rollouts)
         self._write_transcripts(f"test-{stage}", first, whole)
@@ -359,8 +386,8 @@ class PureTextRlTrainer(Trainer):
             agent: Demonstrator(self.scenario, self.prompts.decision_words(agent), seed)
             for agent in self.handler.agent_names
         }
-        episodes = self._episodes("train", order.take(0, count), 1, 0)
-        return self._play(episodes, speakers, "demonstrations")
+        episodes = self.episodes("train", order.take(0, count), 1, 0)
+        return self.play(episodes, speakers, "demonstrations")
 
     def _stage_await_fine_tune_jobs(self, run: Run) -> None:
         """Wait until all jobs have ended; then all groups switch to their next models, or none."""
@@ -377,11 +404,9 @@ class PureTextRlTrainer(Trainer):
         """Return the name of the model of each group, as bytes in a tensor."""
         return {name: model_names.as_tensor(group.model) for name, group in self.groups.items()}
 
-    def weights_of(self, state: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the names of the models in a saved state."""
-        return {
-            name: model_names.as_tensor(state[f"group_{name}"]["model"]) for name in self.groups
-        }
+    def abilities(self) -> Sequence[object]:
+        """Return what evaluates, plays and counts; the models of a run are known by their names."""
+        return (TextAbilities(self),)
 
     def data_facts(self) -> Mapping[str, str]:
         """Return the fingerprints of the questions."""

@@ -40,7 +40,7 @@ class GuessReplacement(StrictConfig):
     proportion: Share
     """The share of the episodes in the first iteration."""
     annealing: Literal["none", "linear", "exponential"]
-    """How it changes with the iteration t: not, max(proportion - rate * t, 0), or proportion * (1 - rate)^t."""
+    """How it changes with iteration t: not, max(proportion - rate * t, 0), or proportion * (1 - rate)^t."""
     rate: Share
     """The rate of the annealing; 0.0 for none."""
 

@@ -18,7 +18,7 @@ from ludus.text.expert_iteration.config import (
     WeightedSelection,
 )
 from ludus.text.model_names import said
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.rollouts.episodes import reward_episodes
 from ludus.text.rollouts.prompts import PromptBook
 

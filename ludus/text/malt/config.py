@@ -15,7 +15,7 @@ class MaltParameters(StrictConfig):
     """The trees of answers, and how agents learn from them."""
 
     responses_per_turn: Annotated[int, Field(ge=2, le=64)]
-    """The number of answers sampled in each turn of a tree: its leaves are this to the power of the rounds."""
+    """The number of answers sampled in each turn; a tree has this to the power of the rounds as leaves."""
     beta: PositiveFloat
     """The beta of DPO: how far the tuned model is kept from the one it began with."""
     nll_coef: NonNegativeFloat | None
@@ -43,6 +43,6 @@ class MaltHyperParameters(TextHyperParameters):
         if self.rl.rollouts_per_question != leaves:
             yield (
                 f"'rl.rollouts_per_question' is {self.rl.rollouts_per_question}, but a tree of"
-                f" {self.malt.responses_per_turn} answers a turn in {self.handler().max_message_rounds} rounds"
-                f" has {leaves} leaves; set it to {leaves}"
+                f" {self.malt.responses_per_turn} answers a turn has {leaves} leaves in"
+                f" {self.handler().max_message_rounds} rounds; set it to {leaves}"
             )

@@ -13,7 +13,7 @@ import numpy as np
 from ludus.arena.protocol import ProtocolHandler
 from ludus.text.chat import Message
 from ludus.text.expert_iteration.selection import prompt_of
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 
 Node = tuple[int, ...]
 """The number of the question in its iteration, then the fork in each round down to the node."""
@@ -58,7 +58,7 @@ def children(
 def preference_pairs(
     rollouts: NestedArrayDict, handler: ProtocolHandler, agent: str, random: np.random.Generator
 ) -> list[Pair]:
-    """Return one pair for each node that has an answer above the middle of all rewards and one not above it."""
+    """Return a pair for each node with an answer above the middle of all rewards and one not above it."""
     which = handler.agent_names.index(agent)
     reward_B = rollouts["agents", "reward"][..., which].sum(1)
     middle = (reward_B.max() + reward_B.min()) / 2

@@ -14,7 +14,7 @@ import torch
 
 from ludus.arena.protocol import CONTINUE, ProtocolHandler
 from ludus.text.chat import Message
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.rollouts.prompts import Heard
 
 

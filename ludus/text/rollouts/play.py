@@ -96,7 +96,7 @@ class Table:
         self, agent: str, episodes: Sequence[Episode], places: Sequence[int], round_index: int
     ) -> Iterator[tuple[Asked, list[int]]]:
         """Yield the episodes with the same prompt together, so that one request serves them."""
-        groups: dict[tuple[object, ...], list[int]] = {}
+        groups: dict[tuple[tuple[Message, ...], bool, tuple[str, ...]], list[int]] = {}
         for place in places:
             episode = episodes[place]
             may = self.handler.decides(agent, round_index, self._variant(episode))
@@ -111,8 +111,7 @@ class Table:
             groups.setdefault((prompt, may, channels), []).append(place)
         for (prompt, may, _), members in groups.items():
             first = episodes[members[0]]
-            assert isinstance(prompt, tuple)
-            yield Asked(agent, prompt, "", first, round_index, bool(may)), members
+            yield Asked(agent, prompt, "", first, round_index, may), members
 
     async def _ask(
         self,

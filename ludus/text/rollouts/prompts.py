@@ -97,7 +97,7 @@ class PromptBook:
         round_index: int,
         may_decide: bool,
     ) -> tuple[Message, ...]:
-        """Return the conversation that an agent is asked to continue; `past` is what it has read, by round."""
+        """Return the conversation that an agent should continue; `past` is what it has read, by round."""
         own = self._prompts[agent]
         known = {**row, **self._known(agent, round_index)}
         found: list[Message] = []
@@ -109,7 +109,9 @@ class PromptBook:
             if said:
                 found += [Message("user", _joined(waiting)), Message("assistant", said[0])]
                 waiting = []
-            waiting += [_filled(own.heard, {**known, **_of(one)}) for one in heard if not one.is_own]
+            waiting += [
+                _filled(own.heard, {**known, **_of(one)}) for one in heard if not one.is_own
+            ]
         waiting.append(_filled(own.decide if may_decide else own.speak, known))
         return (*found, Message("user", _joined(waiting)))
 
@@ -118,7 +120,9 @@ class PromptBook:
         words = {} if goal is None else self.decision_words(self._handler.verifier_names[0])
         return {
             "agent": agent,
-            "goal": "" if goal is None else words.get(goal, "accept" if goal == ACCEPT else "reject"),
+            "goal": ""
+            if goal is None
+            else words.get(goal, "accept" if goal == ACCEPT else "reject"),
             "round": str(round_index + 1),
             "rounds": str(self._handler.max_message_rounds),
         }
@@ -171,8 +175,8 @@ def prompt_file(scenario: str, protocol: str) -> Path:
         if path.is_file():
             return path
     raise ConfigError(
-        f"there are no prompts for the scenario {scenario} under the protocol {protocol}; write a file of them"
-        " and name it in 'prompts'"
+        f"there are no prompts for the scenario {scenario} under the protocol {protocol}; write a file"
+        " of them and name it in 'prompts'"
     )
 
 
@@ -184,7 +188,9 @@ def read_prompts(
     try:
         data: Any = strict_yaml.parse(Path(path).read_bytes(), source=source)
     except OSError as error:
-        raise ConfigError(f"'prompts' names {source}, which cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            f"'prompts' names {source}, which cannot be read: {error.strerror}"
+        ) from None
     if not isinstance(data, Mapping) or not data:
         raise ConfigError(f"{source}: expected a section for each agent, such as verifier")
     prompts = {

@@ -1,4 +1,4 @@
-"""Speakers: what answers for an agent in its turns: a model behind a provider, or demonstrations of a scenario."""
+"""Speakers: what answers for an agent in its turns: a model, or demonstrations of a scenario."""
 
 from __future__ import annotations
 
@@ -67,9 +67,7 @@ class ModelSpeaker:
             top_p=own.top_p,
             logprobs=self.logprobs,
         )
-        found = await self.client.chat(
-            request, key=asked.key, agent=asked.agent, stage=self.stage
-        )
+        found = await self.client.chat(request, key=asked.key, agent=asked.agent, stage=self.stage)
         return [
             Answer(
                 text=choice.text,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ludus.arena.protocol import ACCEPT, CONTINUE, ProtocolHandler
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 
 Array = np.ndarray
 
@@ -36,9 +36,7 @@ def _all(rollouts: NestedArrayDict, handler: ProtocolHandler) -> Iterator[tuple[
     yield from _of_decisions(rollouts, handler, index_B)
 
 
-def _of_turns(
-    rollouts: NestedArrayDict, which: int, name: str
-) -> Iterator[tuple[str, float]]:
+def _of_turns(rollouts: NestedArrayDict, which: int, name: str) -> Iterator[tuple[str, float]]:
     active_BT = rollouts["agents", "active"][..., which]
     for key in ("tokens", "prompt_tokens", "retries", "truncated", "malformed"):
         values_BT = rollouts["agents", key][..., which]

@@ -9,7 +9,7 @@ from typing import Any
 from ludus.core import states
 from ludus.core.errors import RunError
 from ludus.core.services import Files
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 
 FOLDER = "rollouts"
 _LIMIT = 1 << 34

@@ -70,13 +70,15 @@ class Arithmetic(TextScenario):
         found: dict[str, Problem] = {}
         tries = 0
         while len(found) < count:
-            problem = make_problem(random, random.choice(self.config.num_steps), self.config.largest)
+            problem = make_problem(
+                random, random.choice(self.config.num_steps), self.config.largest
+            )
             tries = tries + 1 if problem.text in found else 0
             found.setdefault(problem.text, problem)
             if tries > _MOST_TRIES:
                 raise ConfigError(
-                    f"'scenario': there are hardly more than {len(found)} different problems, but 'train_size'"
-                    f" and 'test_size' ask for {count}; raise 'largest', or lower them"
+                    f"'scenario': there are hardly more than {len(found)} different problems, but"
+                    f" 'train_size' and 'test_size' ask for {count}; raise 'largest', or lower them"
                 )
         return list(found.values())
 
@@ -147,7 +149,8 @@ def make_problem(random: Random, num_steps: int, largest: int) -> Problem:
     """Return a problem of so many steps."""
     name, thing = random.choice(_NAMES), random.choice(_THINGS)
     have = random.randint(2, largest)
-    sentences, work = [f"{name} has {have} {thing}."], []
+    sentences = [f"{name} has {have} {thing}."]
+    work: list[str] = []
     while len(work) < num_steps:
         step = random.choice(_STEPS)(random, have, largest)
         if step is not None:

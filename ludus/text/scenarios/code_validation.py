@@ -14,7 +14,6 @@ from ludus.seeds import derive
 from ludus.text.scenario import TextDataset, TextDatasets, TextScenario, TextScenarioConfig
 
 
-
 class Task(NamedTuple):
     """A function to write: what is asked, the body that does it, and changes each of which breaks it."""
 
@@ -80,8 +79,16 @@ _TASKS = (
         """,
         (
             ("list(reversed(values))", "list(values)", "it does not reverse"),
-            ("max(len(turned) - {k}, 0)", "{k}", "it keeps the first {k} instead of leaving {k} out"),
-            ("[: max(len(turned) - {k}, 0)]", "[{k} :]", "it leaves out the first {k}, not the last"),
+            (
+                "max(len(turned) - {k}, 0)",
+                "{k}",
+                "it keeps the first {k} instead of leaving {k} out",
+            ),
+            (
+                "[: max(len(turned) - {k}, 0)]",
+                "[{k} :]",
+                "it leaves out the first {k}, not the last",
+            ),
         ),
     ),
     Task(
@@ -162,8 +169,8 @@ class CodeValidationConfig(TextScenarioConfig):
         most = len(_TASKS) * len(_NAMES) * self.largest
         if self.train_size + self.test_size > most // 2:
             yield (
-                f"'train_size' and 'test_size' ask for {self.train_size + self.test_size} questions, but there"
-                f" are {most} functions and half of them are kept apart; raise 'largest', or lower them"
+                f"'train_size' and 'test_size' ask for {self.train_size + self.test_size} questions, but"
+                f" there are {most} functions and half of them are kept apart; raise 'largest', or lower them"
             )
 
 
@@ -178,7 +185,10 @@ class CodeValidation(TextScenario):
         """Return the questions; no function of the tests, right or wrong, is in training."""
         config, random = self.config, Random(derive(seed, "text/code"))
         every = [
-            (task, name, k) for task in _TASKS for name in _NAMES for k in range(1, config.largest + 1)
+            (task, name, k)
+            for task in _TASKS
+            for name in _NAMES
+            for k in range(1, config.largest + 1)
         ]
         if len(every) < config.train_size + config.test_size:
             raise ConfigError("'scenario': there are too few different functions; raise 'largest'")
@@ -206,10 +216,12 @@ def make_row(task: Task, name: str, k: int, label: int, random: Random) -> dict[
         body = body.replace(piece, changed, 1)
         solution = f"The function is wrong: {reason}.".replace("{k}", str(k))
     asked = task.asked.replace("{k}", str(k))
-    lines = textwrap.indent(textwrap.dedent(body).strip("\n").rstrip(), "    ").replace("{k}", str(k))
+    lines = textwrap.indent(textwrap.dedent(body).strip("\n").rstrip(), "    ").replace(
+        "{k}", str(k)
+    )
     code = f"def {name}(values):\n{lines}"
     question = (
-        f"A function should be written that {asked}.\n\n{code}\n\nClaim: the function does what is asked."
+        f"A function should be written that {asked}.\n\n{code}\n\nClaim: it does what is asked."
     )
     return {"question": question, "asked": asked, "code": code, "solution": solution}
 

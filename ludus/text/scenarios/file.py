@@ -35,7 +35,7 @@ class FileConfig(TextScenarioConfig):
         if self.test_path is None and not self.test_share:
             yield "'test_path' is null and 'test_share' 0.0, so there are no test questions; give one of them"
         if self.test_path is not None and self.test_share:
-            yield f"'test_share' is {self.test_share:g}, but 'test_path' names the test questions; set it to 0.0"
+            yield f"'test_share' is {self.test_share:g}, but 'test_path' has all test questions; set it to 0"
 
 
 @register("text_scenario", "file")
@@ -66,7 +66,9 @@ def read_rows(path: str) -> list[dict[str, Any]]:
         size = Path(path).stat().st_size
         data = Path(path).read_bytes() if size <= _MOST_BYTES else b""
     except OSError as error:
-        raise ConfigError(f"'scenario.path' is {path}, which cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            f"'scenario.path' is {path}, which cannot be read: {error.strerror}"
+        ) from None
     if size > _MOST_BYTES:
         raise ConfigError(f"{path} has {size:,} bytes; {_MOST_BYTES:,} are allowed")
     rows: list[dict[str, Any]] = []
@@ -91,7 +93,9 @@ def _row(path: str, number: int, line: bytes, first: dict[str, Any] | None) -> d
             raise ConfigError(f"{where}: '{name}' is no text; put it in quotes")
     if first is not None and set(row) != set(first):
         odd = sorted(set(row) ^ set(first))[0]
-        raise ConfigError(f"{where}: '{odd}' is in some lines and not in others; give all the same keys")
+        raise ConfigError(
+            f"{where}: '{odd}' is in some lines and not in others; give all the same keys"
+        )
     return row
 
 

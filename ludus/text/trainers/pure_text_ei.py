@@ -10,7 +10,7 @@ from ludus.config.registry import register_trainer
 from ludus.seeds import derive
 from ludus.text.expert_iteration.config import ExpertIterationHyperParameters
 from ludus.text.expert_iteration.selection import conversations, replace_guesses, select
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.trainer import PureTextRlTrainer
 
 

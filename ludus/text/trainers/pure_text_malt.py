@@ -12,7 +12,7 @@ from ludus.seeds import derive
 from ludus.text.jobs import Method
 from ludus.text.malt.config import MaltHyperParameters
 from ludus.text.malt.tree import preference_pairs
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.rollouts.episodes import Episode, to_arrays
 from ludus.text.trainer import PureTextRlTrainer
 
