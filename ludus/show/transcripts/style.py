@@ -16,10 +16,10 @@ main{max-width:1020px}
 #filters .search{flex:1 1 220px}#filters input[type=search]{flex:1;max-width:none}
 #filters input{accent-color:var(--c0)}
 #count{color:var(--ink);font-weight:600;font-variant-numeric:tabular-nums}
-#agents{display:flex;flex-wrap:wrap;gap:6px}
+#agents{display:flex;flex-wrap:wrap;gap:6px;min-width:0}
 #agents label{border:1px solid currentColor;border-radius:99px;padding:1px 11px 1px 8px;font-weight:600;
  font-size:13px;cursor:pointer;max-width:100%}
-#agents label span{overflow-wrap:anywhere;color:var(--ink)}
+#agents label span{overflow-wrap:anywhere;min-width:0;color:var(--ink)}
 #agents input{color:inherit;accent-color:currentColor;margin:0}
 #agents label:has(input:not(:checked)){opacity:.55}
 .pages{display:flex;gap:8px;align-items:center;color:var(--soft);font-size:14px;
@@ -38,7 +38,7 @@ button:hover:enabled{border-color:var(--soft)}button:disabled{opacity:.4;cursor:
 .top .gains{margin-left:auto;display:flex;flex-wrap:wrap;gap:2px 14px;justify-content:flex-end}
 .gains b{font-variant-numeric:tabular-nums;font-weight:650}
 .gains span{overflow-wrap:anywhere}
-.pill.small{font-size:12px;padding:0 9px}
+.pill.small{font-size:12px;padding:0 9px;white-space:normal;overflow-wrap:anywhere;border-radius:11px}
 .said,.question,.extra{white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:plaintext;tab-size:4}
 .question{margin:8px 0 10px;padding:8px 12px;background:var(--page);border-radius:8px}
 .extra{margin:8px 0 0;color:var(--soft);font-size:13px}
