@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from ludus.store.files import open_plain
 from ludus.store.outputs import write_file
+from ludus.text.nested.combining import concatenated, stacked
 from ludus.text.nested.files import decode_tree, encode_tree, is_saved
 from ludus.text.nested.indexing import Shape, as_place, as_shape, reshaped, size_at
 from ludus.text.nested.leaves import (
@@ -33,9 +34,8 @@ class NestedArrayDict:
         data["agents"]               the branch: writing to it writes to `data`
         data[0]  data[:1]  data[mask]  data[[1, 0]]    rows of all leaves
 
-    Arrays are held as they are given, not copied, and slices are views, as in NumPy. Names are in sorted
-    order always, so nothing depends on the order in which they were set. Branches have the batch size
-    of the whole; an empty branch is kept.
+    Arrays are held as they are given, not copied, and slices are views, as in NumPy. Names are always in
+    sorted order, so nothing depends on the order in which they were set. Empty branches are kept.
     """
 
     __hash__ = None  # type: ignore[assignment]
@@ -46,7 +46,7 @@ class NestedArrayDict:
         self._batch_size = as_shape(batch_size)
         self._children: dict[str, Leaf | NestedArrayDict] = {}
         for key, value in data.items():
-            self._set(as_path(key), value, above=())
+            self._set(as_path(key), value)
 
     @property
     def batch_size(self) -> Shape:
@@ -72,14 +72,14 @@ class NestedArrayDict:
         self, *, include_nested: bool = False, leaves_only: bool = False
     ) -> Iterator[tuple[Key, Leaf | NestedArrayDict]]:
         """Yield each key of `keys` with its array or branch."""
-        for path, value in self._walk(()):
+        for path, value in self._walk():
             is_branch = isinstance(value, NestedArrayDict)
             if (include_nested or len(path) == 1) and not (leaves_only and is_branch):
                 yield as_key(path), value
 
     def leaves(self) -> Iterator[tuple[Path, Leaf]]:
         """Yield the tuple of names and the array of each leaf."""
-        for path, value in self._walk(()):
+        for path, value in self._walk():
             if not isinstance(value, NestedArrayDict):
                 yield path, value
 
@@ -87,7 +87,7 @@ class NestedArrayDict:
         """Return the tuples of names of all leaves."""
         return [path for path, _ in self.leaves()]
 
-    def _walk(self, above: Path) -> Iterator[tuple[Path, Leaf | NestedArrayDict]]:
+    def _walk(self, above: Path = ()) -> Iterator[tuple[Path, Leaf | NestedArrayDict]]:
         for name in sorted(self._children):
             value = self._children[name]
             yield (*above, name), value
@@ -131,7 +131,7 @@ class NestedArrayDict:
 
     def __setitem__(self, index: object, value: object) -> None:
         if is_key(index):
-            self._set(as_path(index), value, above=())
+            self._set(as_path(index), value)
         else:
             self._assign(index, value)
 
@@ -142,13 +142,13 @@ class NestedArrayDict:
             raise NoSuchKey(f"there is no {shown(path)} to delete")
         del above._children[path[-1]]
 
-    def _set(self, path: Path, value: object, *, above: Path) -> None:
+    def _set(self, path: Path, value: object, above: Path = ()) -> None:
         whole = (*above, *path)
         child: Leaf | NestedArrayDict
         if isinstance(value, Mapping | NestedArrayDict):
             child = NestedArrayDict({}, self._batch_size)
             for key, below in value.items():
-                child._set(as_path(key), below, above=whole)
+                child._set(as_path(key), below, whole)
         else:
             child = as_leaf(value, name=shown(whole))
             if child.shape[: len(self._batch_size)] != self._batch_size:
@@ -160,15 +160,14 @@ class NestedArrayDict:
 
     def _branch(self, path: Path, whole: Path) -> NestedArrayDict:
         """Return the branch of a path, made if there is none."""
-        node = self
-        for name in path:
-            below = node._children.setdefault(name, NestedArrayDict({}, self._batch_size))
-            if not isinstance(below, NestedArrayDict):
-                raise NestedError(
-                    f"{shown(whole)} cannot be set: {name!r} is an array, not a branch"
-                )
-            node = below
-        return node
+        if not path:
+            return self
+        below = self._children.setdefault(path[0], NestedArrayDict({}, self._batch_size))
+        if not isinstance(below, NestedArrayDict):
+            raise NestedError(
+                f"{shown(whole)} cannot be set: {path[0]!r} is an array, not a branch"
+            )
+        return below._branch(path[1:], whole)
 
     def _assign(self, index: object, value: object) -> None:
         """Write rows into all leaves, or into none if they do not fit."""
@@ -176,11 +175,11 @@ class NestedArrayDict:
         size = size_at(place, batch_size=self._batch_size)
         if not isinstance(value, Mapping | NestedArrayDict):
             raise NestedError(
-                f"rows are set from a mapping of all leaves, not a {type(value).__name__}"
+                f"rows are set from a mapping of leaves, not a {type(value).__name__}"
             )
         if isinstance(value, NestedArrayDict) and value._batch_size != size:
             raise NestedError(
-                f"rows of batch size {value._batch_size} are set at a place of size {size}"
+                f"rows of batch size {value._batch_size} are set in one of size {size}"
             )
         rows = NestedArrayDict(value, size)
         check_rows(rows.specs, self.specs)
@@ -206,9 +205,15 @@ class NestedArrayDict:
         """Return the same rows in a batch of one dimension."""
         return self.reshape(-1) if 0 not in self._batch_size else self.reshape(0)
 
-    def with_batch_size(self, batch_size: int | Sequence[int]) -> NestedArrayDict:
-        """Return the same arrays with another batch size, which all their shapes begin with."""
-        return NestedArrayDict(self, batch_size)
+    @classmethod
+    def stack(cls, parts: Sequence[NestedArrayDict], axis: int = 0) -> Self:
+        """Return the parts, all of one batch size, along a new batch dimension."""
+        return cls(*stacked([(part.to_dict(), part.batch_size) for part in parts], axis))
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[NestedArrayDict], axis: int = 0) -> Self:
+        """Return the parts one after the other along a batch dimension; the others are equal."""
+        return cls(*concatenated([(part.to_dict(), part.batch_size) for part in parts], axis))
 
     def clone(self) -> NestedArrayDict:
         """Return a copy that shares no array."""
@@ -225,18 +230,18 @@ class NestedArrayDict:
             above = [path[:end] for end in range(1, len(path)) if path[:end] in self]
             if above and not isinstance(self[above[-1]], NestedArrayDict):
                 raise NestedError(f"{shown(path)} cannot be set: {shown(above[-1])} is an array")
-        for path, value in new._walk(()):
+        for path, value in new._walk():
             if not isinstance(value, NestedArrayDict):
-                self._set(path, value, above=())
+                self._set(path, value)
             elif not isinstance(self._find(path), NestedArrayDict):
-                self._set(path, {}, above=())
+                self._set(path, {})
         return self
 
     def select(self, *keys: Key) -> NestedArrayDict:
         """Return these leaves and branches only; the arrays are shared."""
         found = NestedArrayDict({}, self._batch_size)
         for key in keys:
-            found._set(as_path(key), self[as_path(key)], above=())
+            found[key] = self[as_path(key)]
         return found
 
     def exclude(self, *keys: Key) -> NestedArrayDict:
@@ -248,20 +253,17 @@ class NestedArrayDict:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain nested dictionaries of the arrays."""
-        return {
-            name: value.to_dict() if isinstance(value, NestedArrayDict) else value
-            for name, value in sorted(self._children.items())
-        }
+        items = sorted(self._children.items())
+        return {k: v.to_dict() if isinstance(v, NestedArrayDict) else v for k, v in items}
 
     def __eq__(self, other: object) -> bool:
         """Return whether batch size, names, dtypes, shapes and contents are equal; NaN equals NaN."""
         if not isinstance(other, NestedArrayDict):
             return NotImplemented
-        if self._batch_size != other._batch_size or self.leaf_keys() != other.leaf_keys():
+        mine, theirs = self._children, other._children
+        if self._batch_size != other._batch_size or mine.keys() != theirs.keys():
             return False
-        if list(self.keys(include_nested=True)) != list(other.keys(include_nested=True)):
-            return False
-        return all(are_equal(leaf, other.leaf(path)) for path, leaf in self.leaves())
+        return all(are_equal(value, theirs[name]) for name, value in mine.items())
 
     def __repr__(self) -> str:
         return f"NestedArrayDict(batch_size={self._batch_size}){lines_of(self.to_dict())}"

@@ -1,56 +1,52 @@
-"""Join nested array dictionaries that have the same leaves."""
+"""Join trees of arrays that have the same leaves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.nested.indexing import Shape
 from ludus.text.nested.leaves import Leaf, NestedError
 from ludus.text.nested.paths import Path, shown
 
+Tree: TypeAlias = Mapping[str, Any]
+Part: TypeAlias = tuple[Tree, Shape]
+"""Nested mappings of arrays, and their batch size."""
 
-def stack(parts: Sequence[NestedArrayDict], axis: int = 0) -> NestedArrayDict:
+
+def stacked(parts: Sequence[Part], axis: int) -> Part:
     """Return the parts, all of one batch size, along a new batch dimension."""
-    first = _first(parts)
-    sizes = {part.batch_size for part in parts}
-    if len(sizes) > 1:
+    sizes = _sizes(parts)
+    size = sizes[0]
+    if len(set(sizes)) > 1:
         raise NestedError(
-            f"parts of batch sizes {sorted(sizes)} cannot be stacked; make them equal"
+            f"parts of batch sizes {sorted(set(sizes))} cannot be stacked; make them equal"
         )
-    size = first.batch_size
     axis = _checked(axis, len(size) + 1)
-    return _joined(
-        parts,
-        lambda leaves: np.stack(leaves, axis=axis),
-        batch_size=(*size[:axis], len(parts), *size[axis:]),
-    )
+    tree = _joined(parts, lambda leaves: np.stack(leaves, axis=axis), ())
+    return tree, (*size[:axis], len(parts), *size[axis:])
 
 
-def concatenate(parts: Sequence[NestedArrayDict], axis: int = 0) -> NestedArrayDict:
+def concatenated(parts: Sequence[Part], axis: int) -> Part:
     """Return the parts one after the other along a batch dimension; the other dimensions are equal."""
-    size = _first(parts).batch_size
+    sizes = _sizes(parts)
+    size = sizes[0]
     axis = _checked(axis, len(size))
-    others = {(*part.batch_size[:axis], *part.batch_size[axis + 1 :]) for part in parts}
-    if len(others) > 1 or any(len(part.batch_size) != len(size) for part in parts):
-        sizes = sorted({part.batch_size for part in parts})
+    others = {(*one[:axis], *one[axis + 1 :]) for one in sizes}
+    if len(others) > 1 or any(len(one) != len(size) for one in sizes):
         raise NestedError(
-            f"parts of batch sizes {sizes} cannot be concatenated along dimension {axis}"
+            f"parts of batch sizes {sorted(set(sizes))} cannot be concatenated along dimension {axis}"
         )
-    length = sum(part.batch_size[axis] for part in parts)
-    return _joined(
-        parts,
-        lambda leaves: np.concatenate(leaves, axis=axis),
-        batch_size=(*size[:axis], length, *size[axis + 1 :]),
-    )
+    tree = _joined(parts, lambda leaves: np.concatenate(leaves, axis=axis), ())
+    return tree, (*size[:axis], sum(one[axis] for one in sizes), *size[axis + 1 :])
 
 
-def _first(parts: Sequence[NestedArrayDict]) -> NestedArrayDict:
+def _sizes(parts: Sequence[Part]) -> list[Shape]:
     if not parts:
         raise NestedError("no nested array dictionaries were given to join")
-    return parts[0]
+    return [size for _, size in parts]
 
 
 def _checked(axis: int, num_axes: int) -> int:
@@ -62,32 +58,34 @@ def _checked(axis: int, num_axes: int) -> int:
 
 
 def _joined(
-    parts: Sequence[NestedArrayDict],
-    join: Callable[[list[Leaf]], Leaf],
-    *,
-    batch_size: Shape,
-) -> NestedArrayDict:
-    """Return a dictionary whose arrays are those of the parts, joined."""
-    leaves = [dict(part.leaves()) for part in parts]
-    for number, found in enumerate(leaves):
-        differing = sorted(set(leaves[0]) ^ set(found))
-        if differing:
-            which = "lacks" if differing[0] in leaves[0] else "alone has"
-            raise NestedError(
-                f"part {number} {which} {shown(differing[0])}; joined parts have equal keys"
-            )
-    whole = NestedArrayDict(_branches(parts[0]), batch_size)
-    for path in leaves[0]:
-        arrays = [found[path] for found in leaves]
-        _check_alike(path, arrays, after=[len(part.batch_size) for part in parts])
-        whole[path] = join(arrays)
-    return whole
+    parts: Sequence[Part], join: Callable[[Sequence[Leaf]], Leaf], above: Path
+) -> dict[str, Any]:
+    """Return the tree whose arrays are those of the parts, joined."""
+    first = parts[0][0]
+    for number, (tree, _) in enumerate(parts):
+        if differing := sorted(set(first) ^ set(tree)):
+            which = "lacks" if differing[0] in first else "alone has"
+            name = shown((*above, differing[0]))
+            raise NestedError(f"part {number} {which} {name}; joined parts have equal keys")
+    found: dict[str, Any] = {}
+    for name in first:
+        path = (*above, name)
+        values = [tree[name] for tree, _ in parts]
+        if all(isinstance(value, Mapping) for value in values):
+            below = [(value, size) for value, (_, size) in zip(values, parts, strict=True)]
+            found[name] = _joined(below, join, path)
+        else:
+            _check_alike(path, values, after=[len(size) for _, size in parts])
+            found[name] = join(values)
+    return found
 
 
-def _check_alike(path: Path, arrays: list[Leaf], *, after: list[int]) -> None:
-    """Raise NestedError unless the arrays differ in batch size and width of texts alone."""
-    first = arrays[0]
-    for number, (array, end) in enumerate(zip(arrays, after, strict=True)):
+def _check_alike(path: Path, values: Sequence[Leaf | Tree], *, after: Sequence[int]) -> None:
+    """Raise NestedError unless the values are arrays that differ in batch and width of texts alone."""
+    first = values[0]
+    for number, (array, end) in enumerate(zip(values, after, strict=True)):
+        if isinstance(array, Mapping) or isinstance(first, Mapping):
+            raise NestedError(f"{shown(path)} is a branch in one part and an array in another")
         is_text = array.dtype.kind in "TU" and first.dtype.kind in "TU"
         if array.dtype != first.dtype and not is_text:
             raise NestedError(
@@ -98,12 +96,3 @@ def _check_alike(path: Path, arrays: list[Leaf], *, after: list[int]) -> None:
                 f"{shown(path)} has shape {array.shape[end:]} after the batch in part {number} and"
                 f" {first.shape[after[0] :]} in part 0"
             )
-
-
-def _branches(part: NestedArrayDict) -> NestedArrayDict:
-    """Return the branches of a dictionary without its leaves."""
-    found = NestedArrayDict({}, ())
-    for key, value in part.items(include_nested=True):
-        if isinstance(value, NestedArrayDict):
-            found[key] = {}
-    return found

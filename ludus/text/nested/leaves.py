@@ -62,8 +62,10 @@ def dtype_name(dtype: np.dtype[Any]) -> str:
     return "text" if dtype.kind == "T" else dtype.newbyteorder("<").str
 
 
-def are_equal(one: Leaf, other: Leaf) -> bool:
-    """Return whether two arrays have the same dtype, shape and contents; NaN equals NaN."""
+def are_equal(one: object, other: object) -> bool:
+    """Return whether two arrays, or branches, have the same dtype, shape and contents; NaN equals NaN."""
+    if not isinstance(one, np.ndarray) or not isinstance(other, np.ndarray):
+        return type(one) is type(other) and bool(one == other)
     if one.dtype != other.dtype or one.shape != other.shape:
         return False
     return bool(np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"))

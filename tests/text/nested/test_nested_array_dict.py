@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from numpy.dtypes import StringDType
 
-from ludus.text import NestedArrayDict, concatenate, stack
+from ludus.text.nested import NestedArrayDict
 from ludus.text.nested.leaves import BadIndex, NestedError, NoSuchKey
 
 pytestmark = pytest.mark.covers("002-S12")
@@ -134,14 +134,18 @@ def test_parts_are_joined_as_lists_are(data: st.DataObject) -> None:
     }
     parts = [built(one, (2, 3)), built(other, (2, 3))]
     rows = {path: (one[path][1], other[path][1]) for path in one}
-    assert listed(stack(parts)) == {path: list(two) for path, two in rows.items()}
-    assert stack(parts).batch_size == (2, 2, 3)
-    assert listed(concatenate(parts)) == {path: a + b for path, (a, b) in rows.items()}
+    assert listed(NestedArrayDict.stack(parts)) == {path: list(two) for path, two in rows.items()}
+    assert NestedArrayDict.stack(parts).batch_size == (2, 2, 3)
+    assert listed(NestedArrayDict.concatenate(parts)) == {
+        path: a + b for path, (a, b) in rows.items()
+    }
     beside = {path: [x + y for x, y in zip(a, b, strict=True)] for path, (a, b) in rows.items()}
-    assert listed(concatenate(parts, axis=-1)) == beside
-    assert concatenate(parts, axis=1).batch_size == (2, 6)
-    assert [part == back for part, back in zip(parts, stack(parts), strict=True)] == [True, True]
-    assert listed(stack(parts, axis=1)) == {
+    assert listed(NestedArrayDict.concatenate(parts, axis=-1)) == beside
+    assert NestedArrayDict.concatenate(parts, axis=1).batch_size == (2, 6)
+    assert [
+        part == back for part, back in zip(parts, NestedArrayDict.stack(parts), strict=True)
+    ] == [True, True]
+    assert listed(NestedArrayDict.stack(parts, axis=1)) == {
         path: [list(two) for two in zip(a, b, strict=True)] for path, (a, b) in rows.items()
     }
 
@@ -220,9 +224,9 @@ def test_shapes_begin_with_the_batch_size(rollouts: NestedArrayDict) -> None:
         rollouts["agents"] = {"z": np.zeros(2)}
     with pytest.raises(NestedError, match="'y' is an array, not a branch"):
         rollouts["y", "below"] = np.zeros((2, 3))
-    assert rollouts.with_batch_size(2)["agents"].batch_size == (2,)
+    assert NestedArrayDict(rollouts, 2)["agents"].batch_size == (2,)
     with pytest.raises(NestedError, match="does not begin with the batch size"):
-        rollouts.with_batch_size((2, 3, 2))
+        NestedArrayDict(rollouts, (2, 3, 2))
     with pytest.raises(NestedError, match="negative"):
         NestedArrayDict({}, -1)
 
@@ -261,7 +265,7 @@ def test_rows_that_do_not_fit_change_nothing(rollouts: NestedArrayDict) -> None:
             rollouts[1] = bad
     with pytest.raises(NestedError, match="are not given"):
         rollouts[1] = row.exclude("y")
-    with pytest.raises(NestedError, match=r"size \(3,\) are set at a place of size \(2, 3\)"):
+    with pytest.raises(NestedError, match=r"size \(3,\) are set in one of size \(2, 3\)"):
         rollouts[:] = row
     with pytest.raises(NestedError, match="from a mapping"):
         rollouts[1] = 0
@@ -275,9 +279,9 @@ def test_texts_of_a_fixed_width_are_not_cut(rollouts: NestedArrayDict) -> None:
         data[0] = {"name": np.array("abc")}
     data[0] = {"name": np.array("z")}
     assert data["name"].tolist() == ["z", "c"]
-    wider = concatenate([data, NestedArrayDict({"name": np.array(["abc"])}, 1)])
+    wider = NestedArrayDict.concatenate([data, NestedArrayDict({"name": np.array(["abc"])}, 1)])
     assert wider["name"].tolist() == ["z", "c", "abc"]
-    mixed = concatenate([data, NestedArrayDict({"name": ["long text", None]}, 2)])
+    mixed = NestedArrayDict.concatenate([data, NestedArrayDict({"name": ["long text", None]}, 2)])
     assert mixed["name"].tolist() == ["z", "c", "long text", None]
 
 
@@ -326,7 +330,7 @@ def test_the_order_in_which_names_are_set_does_not_show() -> None:
 
 def test_equality_looks_at_everything(rollouts: NestedArrayDict) -> None:
     assert rollouts == rollouts.clone()
-    assert rollouts != rollouts.with_batch_size(2)
+    assert rollouts != NestedArrayDict(rollouts, 2)
     for key, value in (("y", np.zeros((2, 3))), ("z", np.zeros((2, 3))), ("empty", {})):
         other = rollouts.clone()
         other[key] = value
@@ -402,20 +406,26 @@ def test_parts_that_differ_are_not_joined(rollouts: NestedArrayDict) -> None:
     other = rollouts.clone()
     other["y"] = np.zeros((2, 3))
     with pytest.raises(NestedError, match="'y' is float64 in part 1 and int64 in part 0"):
-        stack([rollouts, other])
+        NestedArrayDict.stack([rollouts, other])
     with pytest.raises(NestedError, match="part 1 lacks 'y'"):
-        concatenate([rollouts, rollouts.exclude("y")])
+        NestedArrayDict.concatenate([rollouts, rollouts.exclude("y")])
     with pytest.raises(NestedError, match="part 1 alone has 'y'"):
-        concatenate([rollouts.exclude("y"), rollouts])
+        NestedArrayDict.concatenate([rollouts.exclude("y"), rollouts])
+    with pytest.raises(NestedError, match="'y' is a branch in one part and an array in another"):
+        NestedArrayDict.stack([rollouts.clone().update({"y": {}}), rollouts])
+    with pytest.raises(NestedError, match=r"part 1 lacks .*'agents', 'reward'"):
+        NestedArrayDict.stack([rollouts, rollouts.exclude(("agents", "reward"))])
     with pytest.raises(NestedError, match="cannot be stacked"):
-        stack([rollouts, rollouts[:1]])
+        NestedArrayDict.stack([rollouts, rollouts[:1]])
     with pytest.raises(NestedError, match="cannot be concatenated along dimension 0"):
-        concatenate([rollouts, rollouts[:, :1]])
+        NestedArrayDict.concatenate([rollouts, rollouts[:, :1]])
     with pytest.raises(NestedError, match="no nested array dictionaries"):
-        stack([])
+        NestedArrayDict.stack([])
     with pytest.raises(NestedError, match="no batch dimension 2"):
-        concatenate([rollouts], axis=2)
-    assert concatenate([rollouts, rollouts[:, :1]], axis=1).batch_size == (2, 4)
+        NestedArrayDict.concatenate([rollouts], axis=2)
+    assert NestedArrayDict.concatenate([rollouts, rollouts[:, :1]], axis=1).batch_size == (2, 4)
+    rollouts["empty"] = {}
+    assert "empty" in NestedArrayDict.stack([rollouts, rollouts])
 
 
 def test_it_is_shown_as_a_tree(rollouts: NestedArrayDict) -> None:

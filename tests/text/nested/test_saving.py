@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ludus.core.errors import StorageError
-from ludus.text import NestedArrayDict
+from ludus.text.nested import NestedArrayDict
 from ludus.text.nested.leaves import NestedError
 from tests.text.nested.test_nested_array_dict import Model, built, models, size_of
 
