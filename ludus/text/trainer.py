@@ -204,7 +204,7 @@ class PureTextRlTrainer(Trainer):
         """
         is_test = stage != "sample_rollouts"
         played = self.play(episodes, self.speakers(stage, is_test=is_test), key)
-        return to_arrays(played, self.handler)
+        return to_arrays(played, self.handler, with_tokens=self.samples_logprobs and not is_test)
 
     def play(
         self,
