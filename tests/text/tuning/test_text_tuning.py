@@ -15,6 +15,7 @@ import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.text.models.language_model import LanguageModel, load_model
 from ludus.text.tuning.majority import NUM_WORDS, answer, majority_lines
+from ludus.text.tuning.tokens import make_batch
 from tests.command_line import Ludus, in_process
 from tests.text.tuning.small import DPO, NEW_MODEL, chat, of_lines, small_tuning, write_lines
 
@@ -95,18 +96,24 @@ def test_the_dpo_loss_is_that_of_its_definition_and_the_reference_that_of_the_st
 
 
 def test_only_tokens_of_the_assistant_teach(tmp_path: Path) -> None:
-    """The gradient of the output layer is that of the assistant's tokens alone: another question, no answer."""
-    lines = [chat("ab", "c")]
-    path = write_lines(tmp_path / "lines.jsonl", lines)
+    """A gradient reaches the last hidden states just where a token of the assistant is predicted."""
+    first, second = chat("ab", "c"), chat("d", "ef", "g", "h")
+    second["messages"][1]["weight"] = 0
+    path = write_lines(tmp_path / "lines.jsonl", [first, second])
     trainer = prepared(data=of_lines(path), evaluate_every_epochs=0)
-    trainer.train_data.start(0)
-    batch = trainer.train_data.next()
-    assert batch.targets.tolist() == [*b"c", trainer.language_model.tokenizer.end_of_message]
+    hidden: list[Tensor] = []
+
+    def keep(module: object, inputs: object, output: Tensor) -> None:
+        output.retain_grad()
+        hidden.append(output)
+
+    trainer.model.module.model.norm.register_forward_hook(keep)
+    batch = make_batch(trainer.tables["train"], torch.tensor([0, 1]), device=torch.device("cpu"))
     trainer.model.training_step(batch, 0)["loss"].backward()
-    gradient = trainer.model.module.output_weight.grad
-    # Bytes of the question are inputs, which move; as targets only the answer is raised.
-    raised = (gradient.sum(1) != 0).nonzero().flatten().tolist()
-    assert set(batch.targets.tolist()) <= set(raised)
+    assert hidden[0].grad is not None
+    taught = (hidden[0].grad.abs().sum(-1) > 0).nonzero().tolist()
+    # bos user a b end assistant c end; bos user d end assistant e f end user g end assistant h end
+    assert taught == [[0, 5], [0, 6], [1, 11], [1, 12]]
 
 
 def test_a_model_learns_the_majority_task_and_its_directory_is_what_was_learned(

@@ -98,7 +98,7 @@ def test_an_epoch_has_every_example_once_in_an_order_of_seed_and_epoch() -> None
 
     first = rows(0, 0)
     assert [len(one) for one in first] == [4, 4, 2]
-    assert sorted(sum(first, [])) == list(range(10))
+    assert sorted(row for one in first for row in one) == list(range(10))
     assert first == rows(0, 0)
     assert len({str(rows(seed, epoch)) for seed in (0, 1) for epoch in (0, 1)}) == 4
 
