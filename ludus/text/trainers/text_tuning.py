@@ -49,7 +49,7 @@ GUARD = DivergenceGuard(remedy="lower the learning rate, or look for bad example
 class TextTuningTrainer(Trainer):
     """A language model learns the answers of a file of examples, or to prefer some answers to others.
 
-    tune
+    train
       compute_reference (dpo)    the log-probabilities of all answers under the starting weights
       epoch x max_epochs
         step x batches
@@ -141,7 +141,7 @@ class TextTuningTrainer(Trainer):
         first = Stage(name="compute_reference", work=lambda run: self.reference.compute())
         last = Stage(name="save_tuned_model", work=self._save_tuned_model, always=True)
         before = (first,) if self._is_dpo else ()
-        return Repeat(name="tune", times=1, body=(*before, self.fitting.loop(), last))
+        return Repeat(name="train", times=1, body=(*before, self.fitting.loop(), last))
 
     @property
     def _is_dpo(self) -> bool:
