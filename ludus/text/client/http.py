@@ -130,8 +130,11 @@ class HttpClient:
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:
-                body = await _read(response)
                 status, found = response.status, response.headers
+                body = await _read(response)
+                if status >= 300 and body is not None and self._key is not None:
+                    # Servers repeat a key that they refuse.
+                    body = body.replace(self._key.reveal().encode(), b"***")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             problem = failure(error, name=self.name, url=self.url, secret=self._key)
         # Raised outside the handler: the context of an error of aiohttp holds the headers that were sent.
