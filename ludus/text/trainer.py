@@ -21,7 +21,6 @@ from ludus.text.analyser import AnalysedTextRollouts
 from ludus.text.config import TextHyperParameters
 from ludus.text.connection import Connection
 from ludus.text.groups import PureTextSharedModelGroup
-from ludus.text.jobs import Method
 from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.plan import make_plan
 from ludus.text.rollouts.episodes import Episode, to_arrays
@@ -57,8 +56,6 @@ class PureTextRlTrainer(Trainer):
 
     Config: ClassVar[type[TextHyperParameters]] = TextHyperParameters
     trainer_type: ClassVar[str] = "pure_text"
-    method: ClassVar[Method] = "supervised"
-    """The method of its jobs, by which providers are checked before work."""
     derived: ClassVar[tuple[str, ...]] = ("connection", "_runner", "questions")
     config: TextHyperParameters
     samples_logprobs: ClassVar[bool] = False
@@ -100,7 +97,7 @@ class PureTextRlTrainer(Trainer):
         }
         self.rollouts = RolloutStore()
         self.rollouts.open(self.run.files)
-        self.connection = Connection(config, self.run)
+        self.connection = Connection(config, self.run, lambda: self.run.files or self.storage)
         self.judge = Judge(Score("accuracy", "test/accuracy", "max"))
         self.analysed = AnalysedTextRollouts(config.analysers)
         self._runner: asyncio.Runner | None = None
@@ -125,7 +122,7 @@ class PureTextRlTrainer(Trainer):
 
     def _connect(self) -> None:
         self._runner = asyncio.Runner()
-        self._do(self.connection.open(self.groups.values(), self.method))
+        self._do(self.connection.open(self.groups.values()))
 
     @contextlib.contextmanager
     def connected(self, weights: Mapping[str, Any]) -> Iterator[None]:
@@ -133,6 +130,7 @@ class PureTextRlTrainer(Trainer):
         for name, model in model_names.as_names(weights).items():
             self.groups[name].model = model
         self._connect()
+        self.connection.client.begin(0)
         try:
             yield
         finally:
@@ -149,11 +147,11 @@ class PureTextRlTrainer(Trainer):
             runner.close()
 
     def _do(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do asynchronous work to its end; raise Interrupted where the run is asked to pause."""
+        """Do asynchronous work to its end."""
         if self._runner is None:
             work.close()
             raise LudusError("the provider is connected during fit() alone; use a hook of it")
-        return self._runner.run(self.connection.watched(work))
+        return self._runner.run(work)
 
     def plan(self) -> Repeat:
         """Return the iterations of five stages, and the final test."""
@@ -177,7 +175,6 @@ class PureTextRlTrainer(Trainer):
         return {
             **groups,
             "rollouts": self.rollouts,
-            "ledger": self.connection.ledger,
             "judge": self.judge,
         }
 
@@ -187,6 +184,7 @@ class PureTextRlTrainer(Trainer):
 
     def _stage_sample_rollouts(self, run: Run) -> None:
         iteration = run.counters["iteration"]
+        self.connection.client.begin(iteration)
         rl = self.config.rl
         places = self.questions["train"].take(iteration, rl.questions_per_iteration)
         episodes = self.episodes("train", places, rl.rollouts_per_question, iteration)
@@ -218,14 +216,12 @@ class PureTextRlTrainer(Trainer):
         """Play all episodes to their ends, at once."""
         table = Table(self.handler, self.prompts, speakers)
 
-        async def play() -> list[list[Episode]]:
-            games = [
-                table.play(group, f"{key}/{number}", forks=forks)
-                for number, group in enumerate(episodes)
-            ]
-            return await asyncio.gather(*games)
-
-        return [episode for group in self._do(play()) for episode in group]
+        games = [
+            table.play(group, f"{key}/{number}", forks=forks)
+            for number, group in enumerate(episodes)
+        ]
+        played = self._do(self.connection.together(games))
+        return [episode for group in played for episode in group]
 
     def speakers(self, stage: str, *, is_test: bool) -> dict[str, Speaker]:
         """Return the model of each agent, as it is now."""
@@ -273,7 +269,7 @@ class PureTextRlTrainer(Trainer):
         rollouts = self.rollouts.get(f"train-{iteration}")
         found = self._get_log_stats(rollouts)
         run.record({f"train/{name}": value for name, value in found.items()})
-        run.record(self.connection.spent())
+        self.connection.log_spent()
         self._write_transcripts("train", iteration, rollouts)
         run.log.write(run)
 
@@ -286,11 +282,14 @@ class PureTextRlTrainer(Trainer):
 
     def _write_transcripts(self, split: str, iteration: int, rollouts: NestedArrayDict) -> None:
         dataset: TextDataset = getattr(self.datasets, split.partition("-")[0])
-        self.connection.write_transcripts(split, iteration, rollouts, dataset, self.handler)
+        write_transcripts(
+            self.run.files, rollouts, dataset, self.handler, split=split, iteration=iteration
+        )
 
     def _stage_test(self, run: Run) -> None:
         """Test the agents, and judge the outcome."""
         iteration = run.counters["iteration"]
+        self.connection.client.begin(iteration)
         rollouts = self._test_rollouts(f"test/{iteration}", "test", iteration)
         found = {f"test/{k}": v for k, v in self._get_log_stats(rollouts).items()}
         self._write_transcripts("test", iteration, rollouts)
@@ -313,6 +312,7 @@ class PureTextRlTrainer(Trainer):
 
     def _stage_final_test(self, run: Run) -> None:
         """Test the final agents on held-out questions."""
+        self.connection.client.begin(self.config.max_iterations)
         found = self.tested("final_test", self.config.rl.num_test_iterations)
         run.record({f"final_test/{name}": value for name, value in found.items()})
         run.log.write(run)
@@ -333,7 +333,7 @@ class PureTextRlTrainer(Trainer):
         """Ask for the jobs of all groups, and create each once."""
         iteration = run.counters["iteration"]
         self._ask_for_jobs(iteration)
-        self._create_jobs(run)
+        self._create_jobs(run, "create_fine_tune_jobs")
 
     def _ask_for_jobs(self, iteration: int) -> None:
         for group in self.groups.values():
@@ -346,7 +346,7 @@ class PureTextRlTrainer(Trainer):
         every = [self.rollouts.get(f"train-{number}") for number in range(iteration + 1)]
         return NestedArrayDict.concatenate(every)
 
-    def _create_jobs(self, run: Run) -> None:
+    def _create_jobs(self, run: Run, stage: str) -> None:
         for group in self.groups.values():
             if group.spec is None or group.is_frozen:
                 continue
@@ -360,7 +360,7 @@ class PureTextRlTrainer(Trainer):
                     event="few_examples" if count else "empty_selection",
                 )
                 continue
-            group.note_job(self._do(self.connection.ensure_job(group)))
+            group.note_job(self._do(self.connection.ensure_job(group, stage)))
 
     def _stage_pretrain(self, run: Run) -> None:
         """Ask for a job of each group on demonstrations of the scenario."""
@@ -378,7 +378,7 @@ class PureTextRlTrainer(Trainer):
                     if agent in group.agents
                 ]
                 group.create_supervised_fine_tune_job(conversations, **section.hyperparameters())
-        self._create_jobs(run)
+        self._create_jobs(run, "pretrain")
 
     def _demonstrated(self, count: int) -> list[Episode]:
         order, seed = self.questions["train"], self.config.seed
@@ -392,7 +392,8 @@ class PureTextRlTrainer(Trainer):
     def _stage_await_fine_tune_jobs(self, run: Run) -> None:
         """Wait until all jobs have ended; then all groups switch to their next models, or none."""
         waiting = [group for group in self.groups.values() if group.job_id is not None]
-        self._do(self.connection.wait(waiting))
+        if waiting:
+            self._do(self.connection.wait(waiting))
         for group in self.groups.values():
             group.switch_to_next_model()
 

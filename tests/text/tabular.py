@@ -1,6 +1,6 @@
 """A provider without networks: its models are tables of how often each answer to a prompt was learned.
 
-It learns the small tasks in milliseconds, keeps models and jobs in a file, and repeats its answers, so trainers
+It learns the small tasks in milliseconds, keeps models and jobs in a file, and repeats its answers: trainers
 can be killed hundreds of times on it.
 """
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from ludus.config.registry import register_trainer
 from ludus.seeds import derive
-from ludus.text.jobs import Method
 from ludus.text.malt.config import MaltHyperParameters
 from ludus.text.malt.tree import preference_pairs
 from ludus.text.nested.array_dict import NestedArrayDict
@@ -23,7 +22,6 @@ class PureTextMaltTrainer(PureTextRlTrainer):
 
     Config: ClassVar[type[MaltHyperParameters]] = MaltHyperParameters
     config: MaltHyperParameters
-    method: ClassVar[Method] = "dpo"
 
     def _sample_rollouts(
         self, episodes: Sequence[Sequence[Episode]], *, stage: str, key: str
@@ -33,7 +31,7 @@ class PureTextMaltTrainer(PureTextRlTrainer):
             return super()._sample_rollouts(episodes, stage=stage, key=key)
         roots = [group[:1] for group in episodes]
         forks = self.config.malt.responses_per_turn
-        played = self._play(roots, self._speakers(stage, is_test=False), key, forks=forks)
+        played = self.play(roots, self.speakers(stage, is_test=False), key, forks=forks)
         return to_arrays(played, self.handler)
 
     def _stage_create_fine_tune_jobs(self, rollouts: NestedArrayDict) -> None:
