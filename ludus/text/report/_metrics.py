@@ -11,18 +11,15 @@ from ludus.show.report.files import number
 NAMES = {
     "accuracy": "{split}/accuracy",
     "reward": "{split}/{agent}/reward",
-    "tokens": "tokens/{agent}/{stage}/{part}",
-    "tokens of an agent": "tokens/{agent}/{part}",
-    "cost": "cost/{agent}/{stage}",
-    "cost of a stage": "cost/{stage}",
+    "tokens": "spent/{stage}/{agent}/{part}_tokens",
+    "cost": "spent/{stage}/{agent}/cost",
 }
-"""Metrics of metrics.jsonl by what they are; tokens and costs are sums since the start of the run."""
+"""Results, of metrics.jsonl, and spending, of timing.jsonl: sums since the start of the run."""
 
 SECONDS = "seconds/{stage}"
 """Seconds of a stage of one iteration, in timing.jsonl."""
 
 SPLITS = ("train", "test", "final_test")
-_PLURAL = {"tokens of an agent": "tokens", "cost of a stage": "cost"}
 _FIELDS = {"split": "|".join(SPLITS)}
 
 
@@ -40,7 +37,7 @@ def read_name(name: str) -> Figure | None:
     """Return what a metric is by its name; None for one that this section does not show."""
     for kind, pattern in _PATTERNS.items():
         if found := pattern.fullmatch(name):
-            return Figure(_PLURAL.get(kind, kind), **found.groupdict())
+            return Figure(kind, **found.groupdict())
     return None
 
 
@@ -68,7 +65,7 @@ class Iteration(NamedTuple):
 
 
 def iterations(lines: Iterable[Mapping[str, object]]) -> list[Iteration]:
-    """Return the iterations in the lines of a log, in order."""
+    """Return the iterations in the lines of the logs, in order."""
     found: dict[int, dict[Figure, float]] = {}
     for line in lines:
         place = number(line.get("iteration"))

@@ -40,11 +40,12 @@ def _is_text(run: ReportedRun) -> bool:
 
 
 def _body(run: ReportedRun, *, is_alone: bool) -> str:
-    found = iterations(run.read_lines("metrics.jsonl"))
+    timing = [*run.read_lines("timing.jsonl")]
+    found = iterations([*run.read_lines("metrics.jsonl"), *timing])
     pages = _pages(run, is_alone=is_alone)
     parts = [
         _by_iteration(found, pages),
-        _by_stage(found, stage_seconds(run.read_lines("timing.jsonl"))),
+        _by_stage(found, stage_seconds(timing)),
         _by_agent(found),
     ]
     shown = "".join(f'<div class="panel">{part}</div>' for part in parts if part)

@@ -5,44 +5,36 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from ludus.show.report.page import write_report
 from ludus.text.report._metrics import Figure, read_name, stage_of
 from ludus.text.rollouts.transcripts import page_name
 from tests.show.test_report import HOSTILE, Page, make_run
 
-STAGES = ("sample_rollouts", "test")
-
-
-def line(iteration: int, **more: float) -> dict[str, Any]:
-    return {"iteration": iteration, **more}
-
 
 def text_run(folder: Path, *, agent: str = "prover") -> Path:
     metrics = [
-        {
-            "iteration": n,
-            "train/accuracy": 0.5 + n / 10,
-            f"train/{agent}/reward": n / 4,
-            f"tokens/{agent}/sample_rollouts/completion": 1_000 * (n + 1),
-            f"tokens/{agent}/test/completion": 100 * (n + 1),
-            f"tokens/{agent}/test/prompt": 7,
-            "cost/sample_rollouts": 0.25 * (n + 1),
-        }
+        {"iteration": n, "train/accuracy": 0.5 + n / 10, f"train/{agent}/reward": n / 4}
         for n in range(3)
     ]
     metrics.insert(1, {"iteration": 0, "test/accuracy": 0.625})
     run = make_run(folder, metrics=metrics)
     about = json.loads((run / "run.json").read_text())
-    (run / "run.json").write_text(
-        json.dumps({**about, "kind": "pure_text_ei", "counters": ["iteration"]})
-    )
-    times = [
-        {"iteration": n, "seconds": 5.0, "seconds/sample_rollouts": 90.0, "seconds/test": 1.25}
-        for n in (0, 1)
+    about |= {"kind": "pure_text_ei", "counters": ["iteration"]}
+    (run / "run.json").write_text(json.dumps(about))
+    timing = [
+        {
+            "iteration": n,
+            "seconds": 5.0,
+            f"spent/sample_rollouts/{agent}/completion_tokens": 1_000 * (n + 1),
+            f"spent/test/{agent}/completion_tokens": 100 * (n + 1),
+            f"spent/test/{agent}/prompt_tokens": 7,
+            f"spent/sample_rollouts/{agent}/cost": 0.25 * (n + 1),
+            **({"seconds/sample_rollouts": 60.0, "seconds/test": 1.25} if n else {}),
+        }
+        for n in range(3)
     ]
-    (run / "timing.jsonl").write_text("".join(json.dumps(one) + "\n" for one in times))
+    (run / "timing.jsonl").write_text("".join(json.dumps(one) + "\n" for one in timing))
     (run / "transcripts").mkdir()
     for name in (page_name("train", 0), page_name("test", 2), page_name("test-final_test", 2)):
         (run / name).write_text("x")
@@ -77,10 +69,10 @@ def test_each_stage_and_each_agent_has_its_sums(tmp_path: Path) -> None:
     page = Page(write_report([text_run(tmp_path / "run")]))
     assert rows(page.source)[4:] == [
         ["stage", "tokens", "cost", "time"],
-        ["sample rollouts", "3,000", "0.75", "3 min"],
+        ["sample rollouts", "3,000", "0.75", "2 min"],
         ["test", "307", "-", "2.5 s"],
-        ["agent", "completion tokens", "prompt tokens"],
-        ["prover", "3,300", "7"],
+        ["agent", "completion tokens", "prompt tokens", "cost"],
+        ["prover", "3,300", "7", "0.75"],
     ]
 
 
@@ -119,11 +111,10 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
 def test_metrics_are_known_by_their_names() -> None:
     assert read_name("test/accuracy") == Figure("accuracy", "test")
     assert read_name("train/prover/reward") == Figure("reward", "train", "prover")
-    assert read_name("tokens/prover/completion") == Figure(
-        "tokens", agent="prover", part="completion"
-    )
-    assert read_name("cost/prover/test") == Figure("cost", agent="prover", stage="test")
-    for name in ("accuracy", "train/prover/accuracy", "other/accuracy", "tokens", "cost/a/b/c"):
+    tokens = Figure("tokens", agent="prover", stage="test", part="prompt")
+    assert read_name("spent/test/prover/prompt_tokens") == tokens
+    assert read_name("spent/test/prover/cost") == Figure("cost", agent="prover", stage="test")
+    for name in ("accuracy", "train/prover/accuracy", "other/accuracy", "spent/a/b/c/cost"):
         assert read_name(name) is None
     assert stage_of("seconds/test") == "test"
     assert stage_of("seconds") is None
