@@ -5,21 +5,20 @@ Shapes: B episodes, T rounds, A agents, C channels.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT, ProtocolHandler
 from ludus.core.services import Files
 from ludus.show.transcripts.page import transcripts_page
 from ludus.show.transcripts.transcript import from_lines, to_lines
+from ludus.store.places import parted
 from ludus.text.nested import NestedArrayDict
 from ludus.text.nested.paths import Key, as_key
 from ludus.text.rollouts.transcript import Transcript, TurnText
 from ludus.text.scenario import TextDataset
 
 FOLDER = "transcripts"
-FILES = (f"{FOLDER}/*.jsonl", f"{FOLDER}/*.html")
-"""The files that are written into the directory of a run."""
 _LIMIT = 1 << 32
 _DECISIONS = {ACCEPT: "accept", REJECT: "reject"}
 _OF_AGENTS = ("active", "decision", "malformed", "text", "tokens", "truncated")
@@ -33,22 +32,32 @@ _Lists: TypeAlias = dict[Key, list[Any]]
 
 
 def write_transcripts(
-    files: Files, transcripts: Sequence[Transcript], *, split: str, iteration: int, title: str
-) -> str:
-    """Write the transcripts of a split of an iteration, and the page of the iteration; return its name.
+    files: Files | None,
+    rollouts: NestedArrayDict,
+    dataset: TextDataset,
+    handler: ProtocolHandler,
+    *,
+    split: str,
+    iteration: int,
+) -> None:
+    """Write the transcripts of a split of an iteration, and the page of the iteration.
 
-    Training and test episodes of an iteration are on one page; other splits have their own.
+    Training and test episodes of an iteration are on one page; other splits have their own. A run that is
+    kept in memory has no files, and no transcripts.
     """
+    if files is None:
+        return
+    transcripts = transcripts_of(rollouts, dataset, handler, split=split, iteration=iteration)
     files.write(_lines_name(split, iteration), to_lines(transcripts))
-    shown, page = list(transcripts), page_name(split, iteration)
     earlier = _lines_name("train", iteration)
     # Training episodes are written before the tests of their iteration.
     if split == "test" and files.exists(earlier):
-        shown = [*from_lines(files.read(earlier, limit=_LIMIT), source=earlier), *shown]
+        data = files.read(earlier, limit=_LIMIT)
+        transcripts = [*from_lines(data, source=earlier), *transcripts]
     about = f"iteration {iteration}"
     about = about if split in ("train", "test") else f"{about} · {split}"
-    files.write(page, transcripts_page(shown, title=title, about=about).encode(errors="replace"))
-    return page
+    page = transcripts_page(transcripts, title=parted(files.place)[1], about=about)
+    files.write(page_name(split, iteration), page.encode(errors="replace"))
 
 
 def page_name(split: str, iteration: int) -> str:

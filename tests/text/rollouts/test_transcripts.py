@@ -139,25 +139,43 @@ def test_a_line_that_is_no_transcript_is_named(change: dict[str, object]) -> Non
 
 
 def test_training_and_tests_of_an_iteration_are_on_one_page(tmp_path: Path) -> None:
-    files = LocalStorage(tmp_path / "run")
+    files = LocalStorage(tmp_path / "my run")
     files.make_root()
-    train, test = transcript(1, turn("learned")), transcript(2, turn("tested"), split="test")
-    name = write_transcripts(files, [train], split="train", iteration=3, title="mine")
-    assert name == page_name("test", 3) == "transcripts/iteration-3.html"
+    handler, dataset = handler_of(NIP), TextDataset({"q": ["what?"]}, [1])
+
+    def write(said: str, split: str) -> None:
+        speakers = {"prover": Scripted(said), "verifier": Scripted("yes")}
+        table = Table(handler, prompts_of(handler), speakers)
+        rollouts = to_arrays(played(table, [episode()]), handler)
+        write_transcripts(files, rollouts, dataset, handler, split=split, iteration=3)
+
+    write("learned", "train")
+    name = "transcripts/iteration-3.html"
+    assert name == page_name("train", 3) == page_name("test", 3)
     assert "tested" not in files.read(name).decode()
-    write_transcripts(files, [test], split="test", iteration=3, title="mine")
-    write_transcripts(files, [test], split="test-final_test", iteration=3, title="mine")
+    write("tested", "test")
+    write("at the end", "test-final_test")
     page = files.read(name).decode()
     assert "learned" in page
     assert "tested" in page
+    assert "<h1>my run</h1>" in page
     final = files.read("transcripts/test-final_test-3.html").decode()
     assert "learned" not in final
     assert "iteration 3 · test-final_test" in final
-    assert list(from_lines(files.read("transcripts/train-3.jsonl"), source="")) == [train]
+    (line,) = from_lines(files.read("transcripts/train-3.jsonl"), source="")
+    assert [one.text for one in line.turns] == ["learned", "yes"]
     again = files.read(name)
-    write_transcripts(files, [train], split="train", iteration=3, title="mine")
-    write_transcripts(files, [test], split="test", iteration=3, title="mine")
+    write("learned", "train")
+    write("tested", "test")
     assert files.read(name) == again
+
+
+def test_a_run_in_memory_writes_no_transcripts() -> None:
+    handler, dataset = handler_of(NIP), TextDataset({"q": ["what?"]}, [1])
+    rollouts = to_arrays([episode()], handler)
+    write_transcripts(None, rollouts, dataset, handler, split="train", iteration=0)
+    (one,) = transcripts_of(rollouts, dataset, handler, split="train", iteration=0)
+    assert (one.turns, one.verdict, one.outcome) == ((), None, "undecided")
 
 
 def test_a_page_is_written_over_an_earlier_page_only(tmp_path: Path) -> None:
