@@ -64,14 +64,16 @@ class JobStore:
         """Call this with each job that is created or changes its status, in the thread that changes it."""
         self._listeners.append(listener)
 
-    def create(self, job_id: str, make: Callable[[int], JobRecord], fill: Callable[[Path], None]) -> JobRecord:
-        """Create a job durably and return it; one that there is already is returned as it stands.
+    def create(
+        self, job_id: str, make: Callable[[int], JobRecord], fill: Callable[[Path], None]
+    ) -> tuple[JobRecord, bool]:
+        """Create a job durably, and return it and True; one that there is already with False.
 
         `make` takes the number of the job; `fill` puts its files into its directory.
         """
         with self._guard:
             if (found := self._jobs.get(job_id)) is not None:
-                return found
+                return found, False
             job = make(self._number + 1)
 
             def whole(place: Path) -> None:
@@ -86,7 +88,7 @@ class JobStore:
                 job_id, f"Validating training file: {job.request.training_file}", mark="validating_files"
             )
         self._tell(job)
-        return job
+        return job, True
 
     def get(self, job_id: str) -> JobRecord:
         """Return a job, or raise ApiError."""

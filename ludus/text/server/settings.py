@@ -23,6 +23,8 @@ class EngineSettings:
     """The memory that the weights of loaded models may take; None for no limit."""
     max_crashes: int = 5
     """A job fails once its worker has died this often in a row without taking a step."""
+    needs_same_text: bool = True
+    """Whether a model is refused whose samples may depend on the load."""
     device: str = "cpu"
     """Where models are sampled from and tuned."""
 
