@@ -10,13 +10,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
+import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
-from ludus.core.errors import ConfigError, LudusError
+from ludus.core.errors import LudusError
 from ludus.core.services import Tell, drop_message
 from ludus.store.local import LocalStorage
 from ludus.text.chat import ChatAnswer, ChatRequest, Choice, TokenLogprob
@@ -35,6 +36,7 @@ from ludus.text.server.settings import EngineSettings
 
 OnToken = Callable[[int, int], None]
 _SEEDS = 2**63
+_UNFINISHED = re.compile(r"\.(tmp|trash)-[0-9a-zA-Z_-]+$")
 
 
 class LocalEngine:
@@ -66,7 +68,7 @@ class LocalEngine:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = opened.enter_context(storage.lock())
             storage.check_owned = lock.check
-            for folder in ("files", "jobs"):
+            for folder in ("", "files", "jobs", "models"):
                 _sweep(storage, folder)
             self.library = ModelLibrary(self.root / "models")
             self.files = FileStore(storage)
@@ -95,9 +97,9 @@ class LocalEngine:
         if name in self.library:
             return
         self.library.check_free(name)
-        with _folder(self.root) as folder:
-            make_model(config, folder / "model", name=name)
-            self.library.add(name, folder / "model")
+        with tempfile.TemporaryDirectory(dir=self.root, prefix="new.tmp-") as folder:
+            make_model(config, Path(folder, "model"), name=name)
+            self.library.add(name, Path(folder, "model"))
 
     def add_model(self, name: str, directory: str | Path) -> None:
         """Copy the model of a directory, unless there is one of this name already."""
@@ -107,6 +109,10 @@ class LocalEngine:
     def check_model(self, name: str) -> None:
         """Load a model, and check that its samples do not depend on the load; raise LudusError if not."""
         self.models.release(self.models.acquire(name))
+
+    def is_loaded(self, name: str) -> bool:
+        """Return whether a model is in memory."""
+        return name in self.models
 
     def entry(self, name: str) -> LibraryEntry:
         """Return a model of the library, or raise ApiError."""
@@ -207,6 +213,17 @@ def most_tokens(chat: ChatParameters, model: LoadedModel, prompt: Sequence[int])
     """Return the maximum number of tokens of a sample: what is asked for, as far as it fits."""
     room = model.context - len(prompt)
     return room if chat.max_tokens is None else min(chat.max_tokens, room)
+
+
+def _sweep(storage: LocalStorage, folder: str) -> None:
+    """Delete what a killed server was writing or deleting there."""
+    for name in storage.names(folder):
+        if _UNFINISHED.search(name):
+            path = storage.root / folder / name
+            if path.is_dir() and not path.is_symlink():
+                storage.discard(path)
+            else:
+                path.unlink(missing_ok=True)
 
 
 def _answer(samples: Sequence[Sample], prompt_tokens: int, *, with_logprobs: bool) -> ChatAnswer:

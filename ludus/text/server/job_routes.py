@@ -11,6 +11,7 @@ from ludus.text.server.engine import LocalEngine
 from ludus.text.server.errors import invalid
 from ludus.text.server.file_routes import IdempotencyKey
 from ludus.text.server.job_record import JobRecord
+from ludus.text.server.jobs import checked_request
 from ludus.text.server.pages import page_of
 from ludus.text.server.schemas import (
     CheckpointPage,
@@ -41,7 +42,9 @@ def job_routes(engine: LocalEngine) -> APIRouter:
     @router.post("", response_model=JobObject)
     def create_job(body: CreateJob, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
         """Create a job; one with the same metadata.ludus_key, or Idempotency-Key, is returned as it stands."""
-        return engine.create_job(body, idempotency_key=idempotency_key).to_json()
+        return engine.jobs.create(
+            checked_request(body), idempotency_key=idempotency_key
+        ).to_json()
 
     @router.get("", response_model=JobPage, openapi_extra={"parameters": [_METADATA]})
     def list_jobs(
@@ -49,7 +52,7 @@ def job_routes(engine: LocalEngine) -> APIRouter:
     ) -> dict[str, Any]:
         """List the jobs, the newest first."""
         wanted = _wanted_metadata(request)
-        found = [job for job in engine.jobs.listed() if _fits(job, wanted)]
+        found = [job for job in engine.jobs.store.listed() if _fits(job, wanted)]
         return page_of(
             found,
             name=lambda job: job.id,
@@ -67,17 +70,17 @@ def job_routes(engine: LocalEngine) -> APIRouter:
         The wait is an addition, at most a minute; then the job is returned as it stands.
         """
         wait, status = _preferred(prefer)
-        job = engine.jobs.get(job_id)
+        job = engine.jobs.store.get(job_id)
         if wait and status == job.status and not job.has_ended:
-            changed = asyncio.wrap_future(engine.jobs.when_changed(job_id, job.status))
+            changed = asyncio.wrap_future(engine.jobs.store.when_changed(job_id, job.status))
             await asyncio.wait([changed], timeout=wait)
             changed.cancel()
-        return engine.jobs.get(job_id).to_json()
+        return engine.jobs.store.get(job_id).to_json()
 
     @router.get("/{job_id}/events", response_model=EventPage)
     def list_events(job_id: str, after: str | None = None, limit: Limit = 20) -> dict[str, Any]:
         """List what has happened to a job, the newest first."""
-        found = engine.jobs.events(job_id)
+        found = engine.jobs.store.events(job_id)
         return page_of(
             found, name=lambda event: event["id"], to_json=dict, after=after, limit=limit
         )
@@ -87,7 +90,7 @@ def job_routes(engine: LocalEngine) -> APIRouter:
         job_id: str, after: str | None = None, limit: Limit = 10
     ) -> dict[str, Any]:
         """List the models that a job has kept, the newest first."""
-        found = engine.checkpoints(job_id)
+        found = engine.jobs.checkpoints(job_id)
         return page_of(
             found, name=lambda one: one["id"], to_json=dict, after=after, limit=limit
         )
@@ -99,17 +102,17 @@ def _add_changes(router: APIRouter, engine: LocalEngine) -> None:
     @router.post("/{job_id}/cancel", response_model=JobObject)
     def cancel_job(job_id: str) -> dict[str, Any]:
         """Cancel a job."""
-        return engine.cancel_job(job_id).to_json()
+        return engine.jobs.cancel(job_id).to_json()
 
     @router.post("/{job_id}/pause", response_model=JobObject)
     def pause_job(job_id: str) -> dict[str, Any]:
         """Pause a job; one that runs is `pausing` until it has saved its state."""
-        return engine.pause_job(job_id).to_json()
+        return engine.jobs.pause(job_id).to_json()
 
     @router.post("/{job_id}/resume", response_model=JobObject)
     def resume_job(job_id: str) -> dict[str, Any]:
         """Resume a paused job, exactly where it was."""
-        return engine.resume_job(job_id).to_json()
+        return engine.jobs.resume(job_id).to_json()
 
 
 def _wanted_metadata(request: Request) -> dict[str, str] | None:

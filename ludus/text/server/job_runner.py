@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -137,13 +138,14 @@ class JobRunner:
                 self._succeeded(job, answer)
             elif not self._is_closing:
                 self._store.change(job.id, of=("pausing",), status="paused")
+                if self._store.get(job.id).status == "cancelled":
+                    self._forget(job)
 
     def _task(self, job: JobRecord, base: Path) -> dict[str, Any]:
         """Return what the worker needs to know."""
         validation = self._store.path(job.id, "validation")
         return {
-            "root": str(self._runs),
-            "name": job.id,
+            "directory": str(self._runs / job.id),
             "model": str(base),
             "training": str(self._store.path(job.id, "training")),
             "validation": None if validation is None else str(validation),
@@ -151,7 +153,7 @@ class JobRunner:
             "hyperparameters": dict(job.request.hyperparameters),
             "seed": job.seed,
             "device": self._settings.device,
-            "num_threads": self._settings.num_threads,
+            "num_threads": self._settings.num_threads or 1,
         }
 
     def _answer(self, job: JobRecord, child: Child) -> Mapping[str, Any]:
@@ -212,6 +214,11 @@ class JobRunner:
         if done is None:
             # It was cancelled while its model was being kept.
             self._library.delete(job.tuned_model)
+        self._forget(job)
+
+    def _forget(self, job: JobRecord) -> None:
+        """Delete the run of a job that needs it no more; its metrics are among the events."""
+        shutil.rmtree(self._runs / job.id, ignore_errors=True)
 
     def _fail(self, job: JobRecord, code: str, message: str) -> None:
         self._store.change(

@@ -23,6 +23,13 @@ from ludus.text.server.job_store import JobStore
 from ludus.text.tuning.lines import read_lines
 
 _TUNED = re.compile(r"ft:(.+):ludus:[^:]*:[^:]+")
+_METRICS = (
+    "step",
+    "train_loss",
+    "train_mean_token_accuracy",
+    "full_valid_loss",
+    "full_valid_mean_token_accuracy",
+)
 _PLAIN = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -149,6 +156,24 @@ class Jobs:
             self._changed(job_id, "queued", of={"paused"})
             self._runner.poke()
         return self.store.get(job_id)
+
+    def checkpoints(self, job_id: str) -> list[dict[str, Any]]:
+        """Return the models that a job has kept, as objects of the API: the tuned one."""
+        job = self.store.get(job_id)
+        if job.status != "succeeded":
+            return []
+        metrics = next((event["data"] for event in self.store.events(job_id) if event["data"]), {})
+        return [
+            {
+                "id": f"ftckpt-{job_id.partition('-')[2]}",
+                "object": "fine_tuning.job.checkpoint",
+                "created_at": job.finished_at,
+                "fine_tuning_job_id": job_id,
+                "fine_tuned_model_checkpoint": job.tuned_model,
+                "step_number": metrics.get("step", 0),
+                "metrics": {name: metrics[name] for name in metrics if name in _METRICS},
+            }
+        ]
 
     def _changed(self, job_id: str, status: ServerStatus, *, of: Collection[ServerStatus]) -> None:
         if self.store.change(job_id, of=of, status=status) is not None:

@@ -60,6 +60,9 @@ class LoadedModels:
         """Hashes of the architectures whose samples do not depend on the load."""
         self._is_closed = False
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._loaded
+
     def names(self) -> list[str]:
         """Return the models in memory, the least recently used first."""
         with self._guard:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from ludus.text.models.library import LibraryEntry
 from ludus.text.server.engine import LocalEngine
 from ludus.text.server.schemas import Deleted, ModelObject, ModelPage
 
@@ -14,10 +15,10 @@ def model_routes(engine: LocalEngine) -> APIRouter:
     """Return the routes under /models."""
     router = APIRouter(tags=["models"])
 
-    @router.get("/models", response_model=ModelPage, response_model_exclude_none=False)
+    @router.get("/models", response_model=ModelPage)
     def list_models() -> dict[str, Any]:
         """List the models of this server."""
-        data = [_object(name, created) for name, created in engine.listed_models()]
+        data = [_object(entry) for entry in engine.library.entries()]
         return {
             "object": "list",
             "data": data,
@@ -29,8 +30,7 @@ def model_routes(engine: LocalEngine) -> APIRouter:
     @router.get("/models/{model:path}", response_model=ModelObject)
     def retrieve_model(model: str) -> dict[str, Any]:
         """Return a model."""
-        name, created = engine.listed_model(model)
-        return _object(name, created)
+        return _object(engine.entry(model))
 
     @router.delete("/models/{model:path}", response_model=Deleted)
     def delete_model(model: str) -> dict[str, Any]:
@@ -39,3 +39,13 @@ def model_routes(engine: LocalEngine) -> APIRouter:
         return {"id": model, "object": "model", "deleted": True}
 
     return router
+
+
+def _object(entry: LibraryEntry) -> dict[str, Any]:
+    return {
+        "id": entry.name,
+        "object": "model",
+        "created": entry.created_at,
+        "owned_by": "ludus",
+        "parent": entry.origin or None,
+    }

@@ -36,8 +36,8 @@ class ModelObject(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
-    context: int | None = None
-    """The maximum number of tokens of prompt and sample together, once the model has been loaded."""
+    parent: str | None
+    """The model that it was tuned from."""
 
 
 class FileObject(BaseModel):
@@ -153,6 +153,8 @@ class Hyperparameters(_Body):
     n_epochs: Annotated[int, Field(ge=1, le=1000)] | Auto | None = None
     batch_size: Annotated[int, Field(ge=1, le=4096)] | Auto | None = None
     learning_rate_multiplier: Annotated[float, Field(gt=0, le=1e6)] | Auto | None = None
+    lora_rank: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """An addition: train adapters of this rank (LoRA) alone, of a model of transformers."""
 
 
 class DpoHyperparameters(Hyperparameters):
