@@ -33,7 +33,7 @@ from ludus.session.trainer import Trainer
 from ludus.store.storage import Storage
 from ludus.text.models.language_model import write_files
 from ludus.text.tuning.batches import TokenBatches
-from ludus.text.tuning.config import TextTuningConfig
+from ludus.text.tuning.config import TUNED, TextTuningConfig
 from ludus.text.tuning.evaluator import TuningEvaluator
 from ludus.text.tuning.loading import KeptModel, kept_model, starting_model, weights_in
 from ludus.text.tuning.methods import DpoMethod
@@ -43,8 +43,6 @@ from ludus.text.tuning.tokens import TokenBatch
 from ludus.text.tuning.tuned_model import TunedModel
 
 GUARD = DivergenceGuard(remedy="lower the learning rate, or look for bad examples")
-TUNED = "tuned"
-"""The directory of the tuned model in that of the run."""
 
 
 @register_trainer("text_tuning")
@@ -93,13 +91,14 @@ class TextTuningTrainer(Trainer):
         self.evaluators = {role: self._evaluator(role) for role in self.tables}
         self.reference = Reference(self.model, self.evaluators)
         self.rate_control = RateControl(given, None)
+        self.num_train_steps = config.count_steps(length)
         self.fitting = self._make_fitting()
         self.update = make_update(
             given,
             self.model,
             self.train_data,
             schedule=self.fitting.schedule,
-            run_steps=config.count_steps(length),
+            run_steps=self.num_train_steps,
             **engine_options(self.run),
         ).update
         # That the update is called eagerly is always so here.

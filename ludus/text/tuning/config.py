@@ -23,6 +23,8 @@ from ludus.text.models.new_model import NewModelConfig
 from ludus.text.tuning.majority import NUM_WORDS
 from ludus.text.tuning.methods import MethodSection
 
+TUNED = "tuned"
+"""The directory of the tuned model in that of its run."""
 _METRICS = {
     "supervised": ("loss", "token_accuracy"),
     "dpo": ("loss", "token_accuracy", "preference_accuracy", "margin", "nll"),

@@ -1,4 +1,4 @@
-"""The majority task as a training file: does a word of a and b hold more a than b?"""
+"""The majority task as a training file: whether a word of a and b holds more a than b."""
 
 from __future__ import annotations
 

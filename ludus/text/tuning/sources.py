@@ -32,9 +32,10 @@ def _files(config: TextTuningConfig) -> dict[str, tuple[bytes, str]]:
     """Return the lines of each role, and the name of their file."""
     data = config.data
     if isinstance(data, LinesData):
-        found = {"train": _read(data.path, "data.path")}
+        found = {"train": (read_file(data.path, "'data.path'"), data.path)}
         if data.validation_path is not None:
-            found["validation"] = _read(data.validation_path, "data.validation_path")
+            path = data.validation_path
+            found["validation"] = (read_file(path, "'data.validation_path'"), path)
         return found
     method, seed = config.method.kind, config.seed
     counts = {"train": (0, data.examples), "validation": (data.examples, data.validation_examples)}
@@ -45,8 +46,9 @@ def _files(config: TextTuningConfig) -> dict[str, tuple[bytes, str]]:
     }
 
 
-def _read(path: str, key: str) -> tuple[bytes, str]:
+def read_file(path: str | Path, key: str) -> bytes:
+    """Return the bytes of a file; `key` names what has it in the message of the ConfigError."""
     try:
-        return Path(path).read_bytes(), path
+        return Path(path).read_bytes()
     except OSError as error:
-        raise ConfigError(f"'{key}' is {path}, which cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{key} is {path}, which cannot be read: {error.strerror}") from None
