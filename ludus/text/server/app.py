@@ -6,7 +6,6 @@ import secrets
 from typing import TYPE_CHECKING, Any
 
 from ludus.core.errors import LudusError
-from ludus.core.services import Tell
 from ludus.text.server.access import Access
 from ludus.text.server.chat_route import PATH, ChatRoute
 from ludus.text.server.engine import LocalEngine
@@ -23,7 +22,7 @@ from ludus.text.server.http import (
     limited,
     send_error,
 )
-from ludus.text.server.settings import ServerSettings
+from ludus.text.server.settings import Say, ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -33,14 +32,21 @@ _NO_KEY = (
     " Bearer auth (i.e. Authorization: Bearer YOUR_KEY). The key of this server is in the file `token` of"
     " its root."
 )
-_WRONG_KEY = "Incorrect API key provided. The key of this server is in the file `token` of its root."
+_WRONG_KEY = (
+    "Incorrect API key provided. The key of this server is in the file `token` of its root."
+)
 
 
 class Application:
     """Answers every request, errors included, in the form of OpenAI's API."""
 
     def __init__(
-        self, engine: LocalEngine, settings: ServerSettings, access: Access, routes: FastAPI, tell: Tell
+        self,
+        engine: LocalEngine,
+        settings: ServerSettings,
+        access: Access,
+        routes: FastAPI,
+        tell: Say,
     ) -> None:
         self._access = access
         self._settings = settings
@@ -74,7 +80,9 @@ class Application:
             return
         except Exception as error:
             if has_begun:
-                raise
+                # The answer is on its way; it ends where it stands.
+                self._tell(f"request {request_id.decode()} failed: {type(error).__name__}: {error}")
+                return
             await send_error(send, self._known(error, request_id), headers)
 
     def _check(self, headers: dict[bytes, bytes]) -> None:
@@ -91,7 +99,12 @@ class Application:
             raise ApiError(401, text, code=code, headers={"www-authenticate": "Bearer"})
 
     async def _route(
-        self, scope: Scope, receive: Receive, send: Send, headers: Headers, found: dict[bytes, bytes]
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Headers,
+        found: dict[bytes, bytes],
     ) -> None:
         is_upload = scope["path"] == "/v1/files" and scope["method"] == "POST"
         limit = self._settings.max_file_bytes if is_upload else self._settings.max_body_bytes
@@ -122,7 +135,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def make_application(
-    engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Tell
+    engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Say
 ) -> Any:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes
