@@ -48,7 +48,7 @@ class JobRunner:
         self._runs = runs
         self._settings = settings
         self._tell = tell
-        self._start_worker = start_worker
+        self.start_worker = start_worker
         self._child: Child | None = None
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_warm = False
@@ -113,7 +113,7 @@ class JobRunner:
 
     def _worker(self) -> Child:
         if self._child is None:
-            self._child = self._start_worker()
+            self._child = self.start_worker()
         return self._child
 
     def _run_job(self, job: JobRecord) -> None:

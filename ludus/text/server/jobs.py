@@ -48,7 +48,7 @@ class Jobs:
         self.store = store
         self._files = files
         self._library = library
-        self._runner = runner
+        self.runner = runner
         self._validation = ThreadPoolExecutor(1, thread_name_prefix="validation of training files")
 
     def start(self) -> None:
@@ -59,12 +59,12 @@ class Jobs:
             elif job.status == "pausing":
                 # Its worker has ended with that server, and what it saved can be resumed.
                 self.store.change(job.id, of={"pausing"}, status="paused")
-        self._runner.start()
+        self.runner.start()
 
     def close(self) -> None:
         """Stop; open jobs go on when the root is served again."""
         self._validation.shutdown(cancel_futures=True)
-        self._runner.close()
+        self.runner.close()
 
     def create(self, request: JobRequest, *, idempotency_key: str | None = None) -> JobRecord:
         """Create a job and return it; one with the same key is returned as it stands.
@@ -97,7 +97,7 @@ class Jobs:
         job, is_new = self.store.create(job_id, make, fill)
         if not is_new:
             return _again(job, digest, has_key=key is not None)
-        self._runner.warm()
+        self.runner.warm()
         self._validation.submit(self._validate, job)
         return job
 
@@ -140,12 +140,12 @@ class Jobs:
             self.store.change(job.id, of={"validating_files"}, status="failed", error=problem)
         else:
             self.store.change(job.id, of={"validating_files"}, status="queued")
-            self._runner.poke()
+            self.runner.poke()
 
     def cancel(self, job_id: str) -> JobRecord:
         """Cancel a job; the model it would have made is never there."""
         self._changed(job_id, "cancelled", of={*OPEN, "paused"})
-        self._runner.poke()
+        self.runner.poke()
         return self.store.get(job_id)
 
     def pause(self, job_id: str) -> JobRecord:
@@ -154,7 +154,7 @@ class Jobs:
         if job.status not in ("paused", "pausing"):
             if self.store.change(job_id, of={"running"}, status="pausing") is None:
                 self._changed(job_id, "paused", of={"queued"})
-            self._runner.poke()
+            self.runner.poke()
         return self.store.get(job_id)
 
     def resume(self, job_id: str) -> JobRecord:
@@ -162,7 +162,7 @@ class Jobs:
         job = self.store.get(job_id)
         if job.status not in ("queued", "running"):
             self._changed(job_id, "queued", of={"paused"})
-            self._runner.poke()
+            self.runner.poke()
         return self.store.get(job_id)
 
     def checkpoints(self, job_id: str) -> list[dict[str, Any]]:
