@@ -1,4 +1,4 @@
-"""Losses of language models: cross-entropy of tokens, DPO, and policy gradients of tokens as Tinker defines them.
+"""Losses of language models: cross-entropy of tokens, DPO, and Tinker's policy gradients of tokens.
 
 Shapes: B sequences, T tokens, V vocabulary; (...) is any shape of tokens, such as BT or all tokens in a row.
 """
