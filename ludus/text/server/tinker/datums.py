@@ -75,7 +75,9 @@ def _read_config(given: ForwardBackwardInput, keys: Sequence[str]) -> dict[str, 
     found = dict(given.loss_fn_config or {})
     for key, value in found.items():
         if key not in keys:
-            raise Refused(f"loss_fn_config has {key!r}, which the loss {given.loss_fn} does not take")
+            raise Refused(
+                f"loss_fn_config has {key!r}, which the loss {given.loss_fn} does not take"
+            )
         if not isinstance(value, float) or not math.isfinite(value) or value < 0:
             raise Refused(f"loss_fn_config.{key} is {value!r}; it must be a number of 0 or more")
     return {key: float(value) for key, value in found.items()}
@@ -112,7 +114,9 @@ def _read_datum(datum: DatumBody, what: str, names: Sequence[str], *, loss: str)
 def _read_vector(tensor: Tensor, what: str) -> list[int] | list[float]:
     is_vector = tensor.shape is None or tensor.shape == [len(tensor.data)]
     if tensor.sparse_crow_indices is not None or not is_vector:
-        raise Refused(f"{what} has the shape {tensor.shape}; this server takes one number for each position")
+        raise Refused(
+            f"{what} has the shape {tensor.shape}; this server takes one number for each position"
+        )
     return tensor.data
 
 

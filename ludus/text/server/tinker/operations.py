@@ -60,7 +60,9 @@ class Operation:
             read = None if failure is None else Failure(failure["error"], failure["category"])
             return cls(seq_id, found["kind"], found["body"], read)
         except (ValueError, KeyError, TypeError):
-            raise StorageError(f"ops/{seq_id:010d}.json is damaged; restore it from a backup") from None
+            raise StorageError(
+                f"ops/{seq_id:010d}.json is damaged; restore it from a backup"
+            ) from None
 
 
 class OperationLog:

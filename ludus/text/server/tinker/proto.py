@@ -35,7 +35,9 @@ def read_forward_backward(message: bytes) -> dict[str, Any]:
     """Return a ForwardBackwardRequest as the JSON body of the route."""
     body: dict[str, Any] = {"model_id": "", "seq_id": 0, "forward_only": False}
     data: list[Any] = []
-    loss, old_config, config = "", dict[str, Any](), dict[str, Any]()
+    loss = ""
+    old_config: dict[str, Any] = {}
+    config: dict[str, Any] = {}
     for number, value in fields(message):
         match number:
             case 1:
@@ -60,7 +62,8 @@ def read_forward_backward(message: bytes) -> dict[str, Any]:
 
 def _read_entry(message: bytes) -> tuple[str, int | bytes]:
     """Return the key and value of an entry of a map."""
-    key, found = "", b"" as int | bytes
+    key = ""
+    found: int | bytes = b""
     for number, value in fields(message):
         if number == 1:
             key = as_text(value, "a key")
@@ -103,7 +106,8 @@ def _read_chunk(message: bytes) -> dict[str, Any]:
 
 
 def _read_tensor(message: bytes, name: str) -> dict[str, Any]:
-    dtype, shape, packed, is_sparse = 0, list[int](), b"", False
+    dtype, packed, is_sparse = 0, b"", False
+    shape: list[int] = []
     for number, value in fields(message):
         match number:
             case 1:

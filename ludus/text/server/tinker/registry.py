@@ -36,7 +36,9 @@ class Registry:
     def check_session(self, session_id: str) -> None:
         """Raise Refused unless there is such a session."""
         if self._get(f"session/{session_id}") is None:
-            raise Refused(f"there is no session {session_id!r}; create_session opens one", status=404)
+            raise Refused(
+                f"there is no session {session_id!r}; create_session opens one", status=404
+            )
 
     def new_run(self, record: RunRecord) -> None:
         """Create a training run; the same one again changes nothing, and another of its id is refused."""

@@ -103,7 +103,9 @@ class ModelInput(Body):
         found: list[int] = []
         for chunk in self.chunks:
             if chunk.type != "encoded_text" or chunk.tokens is None:
-                raise Refused(f"{what} has a chunk of type {chunk.type!r}; this server reads text alone")
+                raise Refused(
+                    f"{what} has a chunk of type {chunk.type!r}; this server reads text alone"
+                )
             found += chunk.tokens
         return found
 
@@ -150,7 +152,9 @@ class AdamParams(Body):
 class OptimStep(Body):
     """Takes one optimizer step along the accumulated gradient."""
 
-    adam_params: Annotated[AdamParams, Field(validation_alias=AliasChoices("adam_params", "optim_params"))]
+    adam_params: Annotated[
+        AdamParams, Field(validation_alias=AliasChoices("adam_params", "optim_params"))
+    ]
     model_id: str
     seq_id: Seq | None = None
 

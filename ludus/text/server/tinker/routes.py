@@ -247,7 +247,9 @@ async def _body_of(request: Request) -> bytes:
     async for piece in request.stream():
         found += piece
         if len(found) > MAX_BODY:
-            raise Refused(f"the body has more than the {MAX_BODY >> 20} MiB it may have", status=413)
+            raise Refused(
+                f"the body has more than the {MAX_BODY >> 20} MiB it may have", status=413
+            )
     return bytes(found)
 
 

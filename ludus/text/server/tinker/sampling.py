@@ -60,14 +60,18 @@ class Samples:
         with self._guard:
             found = self._outcomes.get(request_id)
         if found is None:
-            raise Refused(f"samples {request_id} are not known here; ask for them again", status=410)
+            raise Refused(
+                f"samples {request_id} are not known here; ask for them again", status=410
+            )
         return found
 
 
 class _Submission:
     """One request in an engine; its future settles once samples and prompt are scored."""
 
-    def __init__(self, engine: SamplingEngine, request: SampleRequest, *, with_prompt: bool) -> None:
+    def __init__(
+        self, engine: SamplingEngine, request: SampleRequest, *, with_prompt: bool
+    ) -> None:
         self._engine, self._request, self._with_prompt = engine, request, with_prompt
         self.future: Future[Outcome] = Future()
         engine.submit(request).add_done_callback(self._settle)
@@ -144,7 +148,9 @@ def _check_extras(body: Sample) -> None:
             raise Refused(f"this server does not do {name}; leave it out")
 
 
-def _stop_texts(stop: str | Sequence[str] | Sequence[int] | None, model: LoadedModel) -> tuple[str, ...]:
+def _stop_texts(
+    stop: str | Sequence[str] | Sequence[int] | None, model: LoadedModel
+) -> tuple[str, ...]:
     """Return the texts that end a sample; the tokens that end a message always do."""
     if stop is None:
         return ()
@@ -159,6 +165,8 @@ def _stop_texts(stop: str | Sequence[str] | Sequence[int] | None, model: LoadedM
         elif one not in model.tokenizer.ends:
             text = model.tokenizer.decode([one])
             if not text or model.tokenizer.encode(text) != [one]:
-                raise Refused(f"'stop' has the token {one}, which is no text of its own; give texts")
+                raise Refused(
+                    f"'stop' has the token {one}, which is no text of its own; give texts"
+                )
             found.append(text)
     return tuple(found)

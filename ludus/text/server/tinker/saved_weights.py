@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,11 @@ class SavedWeights:
         model_id, kind, name = found.groups()
         directory = self._storage.root / model_id.replace(":", ".") / kind / name
         if not (directory / NOTE).is_file():
-            hint = "; unnamed weights are kept for the 8 last used samplers" if _EPHEMERAL in name else ""
+            hint = (
+                "; unnamed weights are kept for the 8 last used samplers"
+                if _EPHEMERAL in name
+                else ""
+            )
             raise Refused(f"there are no saved weights {path}{hint}", status=404)
         return directory
 
@@ -50,7 +54,9 @@ class SavedWeights:
         """Return the directory of a saved state of training."""
         directory = self.directory(path)
         if not (directory / STATE).is_dir():
-            raise Refused(f"{path} was saved for sampling and holds no state of training; save_state saves one")
+            raise Refused(
+                f"{path} was saved for sampling and holds no state of training; save_state saves one"
+            )
         return directory
 
     def note(self, path: str) -> dict[str, Any]:
@@ -128,9 +134,3 @@ class SavedWeights:
         for path in oldest[: max(0, len(oldest) - _MOST_EPHEMERAL + 1)]:
             if "." not in paths[path]:
                 self._storage.remove(f"{place}/{paths[path]}")
-
-
-def rank_of(record: Mapping[str, Any]) -> int | None:
-    """Return the rank of the adapters of a run's record; None if all weights are trained."""
-    lora = record["lora"]
-    return None if lora is None else int(lora["rank"])

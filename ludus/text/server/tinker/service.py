@@ -18,7 +18,7 @@ from ludus.text.server.tinker.datums import read_batch
 from ludus.text.server.tinker.lora import LoraShape
 from ludus.text.server.tinker.operations import Kind, Operation
 from ludus.text.server.tinker.outcomes import Failure, JsonOutput, Outcome
-from ludus.text.server.tinker.places import LibraryWithSaved, is_path
+from ludus.text.server.tinker.places import LibraryWithSaved
 from ludus.text.server.tinker.registry import Registry
 from ludus.text.server.tinker.requests import Refused
 from ludus.text.server.tinker.run_record import RunRecord, SamplerRecord
@@ -120,7 +120,9 @@ class TinkerService:
     def save_weights_for_sampler(self, body: requests.SaveForSampler) -> str:
         """Save a model to sample from."""
         if (body.path is None) == (body.sampling_session_seq_id is None):
-            raise Refused("save_weights_for_sampler needs a path or a sampling_session_seq_id, one of both")
+            raise Refused(
+                "save_weights_for_sampler needs a path or a sampling_session_seq_id, one of both"
+            )
         plain = body.model_dump(include={"path", "sampling_session_seq_id", "user_metadata"})
         return self._accept(body.model_id, body.seq_id, "save_weights_for_sampler", plain)
 
@@ -147,7 +149,9 @@ class TinkerService:
             found = self._runs.get(model_id)
             if found is None:
                 storage = LocalStorage(self._runs_storage.make(record.folder))
-                found = TrainingRun(record, storage, lambda: self._made(record), self.saved, self._tell)
+                found = TrainingRun(
+                    record, storage, lambda: self._made(record), self.saved, self._tell
+                )
                 self._runs[model_id] = found
                 self._work.add(found)
             return found
@@ -162,7 +166,9 @@ class TinkerService:
         if name not in self._sizes:
             if name not in self.library:
                 known = ", ".join(self.library.names()) or "none yet"
-                raise Refused(f"there is no base model {name!r}; this server has {known}", status=404)
+                raise Refused(
+                    f"there is no base model {name!r}; this server has {known}", status=404
+                )
             model = self._models.acquire(name)
             self._sizes[name] = model.context, model.tokenizer.vocab_size
             self._models.release(model)
@@ -186,7 +192,9 @@ class TinkerService:
     def sample(self, body: requests.Sample) -> tuple[str, list[str]]:
         """Begin to sample; return the id of the request and those of its samples."""
         if body.sampling_session_id is None or body.seq_id is None:
-            raise Refused("asample needs the sampling_session_id and the seq_id of a sampling session")
+            raise Refused(
+                "asample needs the sampling_session_id and the seq_id of a sampling session"
+            )
         record = self.registry.sampler(body.sampling_session_id)
         request_id = f"{body.sampling_session_id}:{body.seq_id}"
         self._samples.submit(request_id, record, body)
@@ -220,6 +228,19 @@ class TinkerService:
             "model_name": record.base_model,
         }
 
+    def weights_info(self, path: str) -> dict[str, Any]:
+        """Return what weights_info answers."""
+        record = RunRecord.from_json(self.saved.note(path)["record"])
+        found: dict[str, Any] = {
+            "base_model": record.base_model,
+            "is_lora": record.lora is not None,
+        }
+        if record.lora is not None:
+            lora = record.lora
+            found |= {"lora_rank": lora.rank, "train_mlp": lora.mlp, "train_attn": lora.attention}
+            found["train_unembed"] = lora.output
+        return found
+
     def base_models(self) -> list[dict[str, Any]]:
         """Return the models that can be trained and sampled from."""
         found = []
@@ -248,6 +269,3 @@ def _created(record: RunRecord) -> Outcome:
         return JsonOutput({"model_id": record.model_id, "type": "create_model"})
     loaded = {"path": record.loaded_from, "model_id": record.model_id}
     return JsonOutput(loaded | {"type": "load_weights"})
-
-
-__all__ = ["TinkerService", "is_path"]

@@ -97,8 +97,14 @@ class TrainingModel:
         self._num_batches, self._is_broken = 0, False
         if is_broken or num_batches == 0:
             self.learner.flat.clear_gradients()
-            why = "a forward_backward since the last step failed" if is_broken else "there is no gradient"
-            raise Refused(f"no optimizer step was taken: {why}; send forward_backward, then optim_step")
+            why = (
+                "a forward_backward since the last step failed"
+                if is_broken
+                else "there is no gradient"
+            )
+            raise Refused(
+                f"no optimizer step was taken: {why}; send the batches, then optim_step again"
+            )
         self._set_optimizer(params)
         step = self.learner.gradient_step
         step.max_grad_norm = params.grad_clip_norm if params.grad_clip_norm > 0 else None
@@ -156,7 +162,9 @@ class TrainingModel:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Copy a saved state in."""
-        states.check_keys(state, "weights", "optimizer", "adam", "gradient", "num_batches", "is_broken")
+        states.check_keys(
+            state, "weights", "optimizer", "adam", "gradient", "num_batches", "is_broken"
+        )
         flat = self.learner.flat
         self._set_optimizer(AdamParams(**state["adam"]))
         flat.load(flat.vectors, state["weights"])

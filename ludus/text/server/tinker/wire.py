@@ -34,7 +34,9 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in (_DOUBLE, _FLOAT):
             size = 8 if kind == _DOUBLE else 4
         else:
-            raise WireError(f"field {number} of the message has wire type {kind}, which proto3 has not")
+            raise WireError(
+                f"field {number} of the message has wire type {kind}, which proto3 has not"
+            )
         if size > end - place:
             raise WireError(f"the message ends inside field {number}")
         yield number, message[place : place + size]
