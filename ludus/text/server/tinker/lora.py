@@ -48,9 +48,8 @@ class AdaptedLinear(nn.Module):
         width = base.in_features
         bound = 1 / math.sqrt(width)
         first = torch.empty(rank, width).uniform_(-bound, bound, generator=source)
-        like = {"device": base.weight.device, "dtype": base.weight.dtype}
-        self.down = nn.Parameter(first.to(**like))
-        self.up = nn.Parameter(torch.zeros(base.out_features, rank, **like))
+        self.down = nn.Parameter(first.to(base.weight))
+        self.up = nn.Parameter(base.weight.new_zeros(base.out_features, rank))
         self.scale = ALPHA / rank
 
     @property

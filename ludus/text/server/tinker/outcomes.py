@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 Category = Literal["user", "server"]
+StopReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class SampledTokens:
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
-    stop_reason: Literal["stop", "length"]
+    stop_reason: StopReason
 
 
 @dataclass(frozen=True)

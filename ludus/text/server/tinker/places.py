@@ -1,29 +1,54 @@
-"""The models that a name may mean: one of the library, or saved weights by their tinker:// path."""
+"""The directories of saved weights by their tinker:// paths, and a library of models that finds them too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from pathlib import Path
 
-from ludus.text.models.library import ModelLibrary
+from ludus.text.models.library import LibraryEntry, ModelLibrary
+from ludus.text.server.tinker.requests import Refused
+
+NOTE = "ludus_tinker.json"
+"""The file that is written last into a directory of saved weights."""
+EPHEMERAL = "ephemeral-"
+"""How the names begin that are given to unnamed weights."""
+_PATH = re.compile(r"tinker://([A-Za-z0-9_:.-]+)/(weights|sampler_weights)/([A-Za-z0-9._-]+)")
+
+
+def find_saved(runs: Path, path: str) -> Path:
+    """Return the directory of a path below the directory of all runs; raise Refused if there is none."""
+    found = _PATH.fullmatch(path)
+    if found is None:
+        raise Refused(f"{path!r} is no path of saved weights, tinker://MODEL_ID/weights/NAME")
+    model_id, kind, name = found.groups()
+    directory = runs / folder_of(model_id) / kind / name
+    if not (directory / NOTE).is_file():
+        is_unnamed = name.startswith(EPHEMERAL)
+        hint = (
+            "; unnamed weights are kept for the 8 last used samplers of a model"
+            if is_unnamed
+            else ""
+        )
+        raise Refused(f"there are no saved weights {path}{hint}", status=404)
+    return directory
+
+
+def folder_of(model_id: str) -> str:
+    """Return the name of a run's directory."""
+    return model_id.replace(":", ".")
 
 
 class LibraryWithSaved(ModelLibrary):
-    """A library in which saved weights are found by their paths too, though they are not listed."""
+    """A library of models in which saved weights are found by their paths, though they are not listed."""
 
-    def __init__(self, root: str | Path, saved: Callable[[str], Path]) -> None:
-        """`saved` returns the directory of a path, or raises LudusError."""
+    def __init__(self, root: str | Path, runs: Path) -> None:
         super().__init__(root)
-        self._saved = saved
+        self._runs = runs
 
-    def __contains__(self, name: object) -> bool:
-        return is_path(name) or super().__contains__(name)
-
-    def directory(self, name: str) -> Path:
-        """Return the directory of a model, or of saved weights."""
-        return self._saved(name) if is_path(name) else super().directory(name)
-
-
-def is_path(name: object) -> bool:
-    """Return whether a name is the path of saved weights."""
-    return isinstance(name, str) and name.startswith("tinker://")
+    def _find(self, name: str) -> LibraryEntry | None:
+        if not name.startswith("tinker://"):
+            return super()._find(name)
+        try:
+            return LibraryEntry(name, find_saved(self._runs, name), created_at=0, origin="")
+        except Refused:
+            return None

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ludus.text.server.tinker.lora import LoraShape
+from ludus.text.server.tinker.places import folder_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class RunRecord:
     @property
     def folder(self) -> str:
         """The name of its directory."""
-        return self.model_id.replace(":", ".")
+        return folder_of(self.model_id)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""

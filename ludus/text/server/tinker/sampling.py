@@ -13,7 +13,13 @@ from ludus.seeds import derive
 from ludus.text.sampling.engine import SamplingEngine
 from ludus.text.sampling.request import Sample as EngineSample, SampleRequest
 from ludus.text.server.loaded_models import LoadedModel, LoadedModels
-from ludus.text.server.tinker.outcomes import Failure, Outcome, SampledTokens, SampleOutput
+from ludus.text.server.tinker.outcomes import (
+    Failure,
+    Outcome,
+    SampledTokens,
+    SampleOutput,
+    StopReason,
+)
 from ludus.text.server.tinker.requests import Refused, Sample
 from ludus.text.server.tinker.run_record import SamplerRecord
 
@@ -92,7 +98,7 @@ class _Submission:
 
 
 def _sampled(sample: EngineSample) -> SampledTokens:
-    reason = "length" if sample.finish_reason == "length" else "stop"
+    reason: StopReason = "length" if sample.finish_reason == "length" else "stop"
     return SampledTokens(tuple(sample.tokens), tuple(sample.logprobs or ()), reason)
 
 
@@ -101,26 +107,12 @@ def read_request(body: Sample, record: SamplerRecord, model: LoadedModel) -> Sam
     _check_extras(body)
     prompt = body.prompt.ints("the prompt")
     params = body.sampling_params
-    vocab_size = model.tokenizer.vocab_size
-    if not prompt or len(prompt) >= model.context:
-        raise Refused(
-            f"the prompt has {len(prompt)} tokens; {model.name} takes 1 to {model.context - 1}, and at most"
-            f" {model.context} together with the sample"
-        )
-    if not all(0 <= token < vocab_size for token in prompt):
-        wrong = next(token for token in prompt if not 0 <= token < vocab_size)
-        raise Refused(f"the prompt has the token {wrong}; the vocabulary has {vocab_size}")
-    room = model.context - len(prompt)
-    if params.max_tokens is not None and params.max_tokens > room:
-        raise Refused(
-            f"max_tokens is {params.max_tokens}, but after a prompt of {len(prompt)} tokens {model.name} has"
-            f" room for {room}"
-        )
+    room = max(1, model.context - len(prompt))
     seed = params.seed
     if seed is None:
         assert body.seq_id is not None
         seed = derive(record.number, "samples without a seed", body.seq_id)
-    return SampleRequest(
+    request = SampleRequest(
         prompt=tuple(prompt),
         n=body.num_samples,
         seed=seed,
@@ -129,8 +121,9 @@ def read_request(body: Sample, record: SamplerRecord, model: LoadedModel) -> Sam
         top_p=params.top_p,
         stop=_stop_texts(params.stop, model),
         logprobs=True,
-        top_logprobs=0,
     )
+    request.check(model.tokenizer.vocab_size, model.context)
+    return request
 
 
 def _check_extras(body: Sample) -> None:

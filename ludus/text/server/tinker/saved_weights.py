@@ -12,14 +12,12 @@ from ludus.store.files import write_durably
 from ludus.store.local import LocalStorage
 from ludus.store.strict_json import dump_json, parse_json
 from ludus.text.server.tinker.operations import Operation
+from ludus.text.server.tinker.places import EPHEMERAL, NOTE, find_saved
 from ludus.text.server.tinker.requests import Refused
 from ludus.text.server.tinker.run_record import RunRecord, SamplerRecord
 from ludus.text.server.tinker.training_model import STATE, TrainingModel
 
-NOTE = "ludus_tinker.json"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,99}")
-_PATH = re.compile(r"tinker://([A-Za-z0-9_:.-]+)/(weights|sampler_weights)/([A-Za-z0-9._-]+)")
-_EPHEMERAL = "ephemeral-"
 _MOST_EPHEMERAL = 8
 
 Register = Callable[[str, SamplerRecord], None]
@@ -36,26 +34,14 @@ class SavedWeights:
 
     def directory(self, path: str) -> Path:
         """Return the directory of a path; raise Refused if there is none."""
-        found = _PATH.fullmatch(path)
-        if found is None:
-            raise Refused(f"{path!r} is no path of saved weights, tinker://MODEL_ID/weights/NAME")
-        model_id, kind, name = found.groups()
-        directory = self._storage.root / model_id.replace(":", ".") / kind / name
-        if not (directory / NOTE).is_file():
-            hint = (
-                "; unnamed weights are kept for the 8 last used samplers"
-                if _EPHEMERAL in name
-                else ""
-            )
-            raise Refused(f"there are no saved weights {path}{hint}", status=404)
-        return directory
+        return find_saved(self._storage.root, path)
 
     def state_of(self, path: str) -> Path:
         """Return the directory of a saved state of training."""
         directory = self.directory(path)
         if not (directory / STATE).is_dir():
             raise Refused(
-                f"{path} was saved for sampling and holds no state of training; save_state saves one"
+                f"{path} was saved for sampling and holds no state of training; use one that save_state saved"
             )
         return directory
 
@@ -81,7 +67,7 @@ class SavedWeights:
     ) -> dict[str, Any]:
         """Save a model to sample from; without a name, and open a sampling session on it."""
         number = operation.body["sampling_session_seq_id"]
-        name = operation.body["path"] or f"{_EPHEMERAL}{operation.seq_id:010d}"
+        name = operation.body["path"] or f"{EPHEMERAL}{operation.seq_id:010d}"
         path = f"tinker://{record.model_id}/sampler_weights/{name}"
         self._write(record, "sampler_weights", name, operation, model.save_model)
         answer = {"path": path, "type": "save_weights_for_sampler"}
@@ -127,7 +113,7 @@ class SavedWeights:
     def _remove_old(self, record: RunRecord, newest: str) -> None:
         """Delete unnamed weights, but for those last sampled from."""
         place = f"{record.folder}/sampler_weights"
-        names = [name for name in self._storage.names(place) if name.startswith(_EPHEMERAL)]
+        names = [name for name in self._storage.names(place) if name.startswith(EPHEMERAL)]
         paths = {f"tinker://{record.model_id}/sampler_weights/{name}": name for name in names}
         paths.pop(newest, None)
         oldest = sorted(paths, key=lambda path: (self._last_use(path), path))

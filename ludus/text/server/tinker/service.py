@@ -11,14 +11,13 @@ from ludus.core.services import Tell, drop_message
 from ludus.seeds import derive
 from ludus.store.local import LocalStorage
 from ludus.text.models.language_model import load_model
+from ludus.text.models.library import ModelLibrary
 from ludus.text.server.loaded_models import LoadedModels
-from ludus.text.server.settings import EngineSettings
 from ludus.text.server.tinker import requests
 from ludus.text.server.tinker.datums import read_batch
 from ludus.text.server.tinker.lora import LoraShape
 from ludus.text.server.tinker.operations import Kind, Operation
 from ludus.text.server.tinker.outcomes import Failure, JsonOutput, Outcome
-from ludus.text.server.tinker.places import LibraryWithSaved
 from ludus.text.server.tinker.registry import Registry
 from ludus.text.server.tinker.requests import Refused
 from ludus.text.server.tinker.run_record import RunRecord, SamplerRecord
@@ -29,8 +28,14 @@ from ludus.text.server.tinker.training_run import TrainingRun
 from ludus.text.server.tinker.work import Work
 
 
+RUNS = "runs"
+"""The directory of all training runs below the root."""
+
+
 class TinkerService:
     """Sessions, training runs and sampling sessions below `root`; safe to call from several threads.
+
+    One process may serve a root: its owner holds a lock.
 
     After a restart every run goes on from its last snapshot and does again what came after it.
     """
@@ -38,26 +43,24 @@ class TinkerService:
     def __init__(
         self,
         root: Path,
-        models: Path,
-        settings: EngineSettings,
+        library: ModelLibrary,
+        models: LoadedModels,
         *,
+        device: str = "cpu",
         tell: Tell = drop_message,
     ) -> None:
-        """`models` is the directory of the library of base models."""
-        self._settings, self._tell = settings, tell
+        """`library` has the base models and finds saved weights in RUNS of the root."""
+        self.library, self._models = library, models
+        self._device, self._tell = device, tell
         storage = LocalStorage(root)
         storage.make_root()
-        self._lock = storage.lock()
-        self._lock.__enter__()
-        self._runs_storage = LocalStorage(root / "runs")
+        self._runs_storage = LocalStorage(root / RUNS)
         self._runs_storage.make_root()
         self.registry = Registry(storage)
+        self._samples = Samples(models)
         self.saved = SavedWeights(
-            self._runs_storage, self.registry.new_sampler, lambda path: self._samples.last_use(path)
+            self._runs_storage, self.registry.new_sampler, self._samples.last_use
         )
-        self.library = LibraryWithSaved(models, self.saved.directory)
-        self._models = LoadedModels(self.library, settings, tell=tell)
-        self._samples = Samples(self._models)
         self._work = Work(tell)
         self._guard = threading.Lock()
         self._runs: dict[str, TrainingRun] = {}
@@ -158,7 +161,7 @@ class TinkerService:
 
     def _made(self, record: RunRecord) -> TrainingModel:
         directory = self.library.directory(record.base_model)
-        model = load_model(directory, name=record.base_model, device=self._settings.device)
+        model = load_model(directory, name=record.base_model, device=self._device)
         return TrainingModel(model, record.lora)
 
     def _size_of(self, name: str) -> tuple[int, int]:
@@ -247,14 +250,14 @@ class TinkerService:
         for name in self.library.names():
             context = self._sizes[name][0] if name in self._sizes else None
             about = {"model_name": name, "max_context_length": context}
+            # Not in the SDK's types, which drop it: for clients on this machine.
+            about["tokenizer_id"] = str(self.library.directory(name))
             found.append(about | {"trainable": True, "sampleable": True})
         return found
 
     def close(self) -> None:
         """Stop; what was accepted and is not done yet is done after the next start."""
         self._work.close()
-        self._models.close()
-        self._lock.__exit__(None, None, None)
 
 
 def _lora_shape(given: requests.Lora | None, number: int) -> LoraShape | None:

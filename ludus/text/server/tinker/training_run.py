@@ -1,4 +1,4 @@
-"""TrainingRun: one trained model of Tinker's API. Every request is done once, in order, whatever is killed when.
+"""TrainingRun: one trained model of Tinker's API. Each request is done once, in order, whatever is killed.
 
 <run>/  ops/<seq_id>.json            requests that the snapshot does not hold
         snapshots/<seq_id>/          the state after that many requests, and their newest outcomes
@@ -91,8 +91,8 @@ class TrainingRun:
             if before is None and seq_id > self._num_done:
                 if seq_id > self._num_done + _FURTHEST:
                     raise Refused(
-                        f"seq_id {seq_id} of {self.record.model_id} comes more than {_FURTHEST} after the last"
-                        f" one done, {self._num_done}; number the requests from 1 without gaps"
+                        f"seq_id {seq_id} of {self.record.model_id} comes more than {_FURTHEST} after the"
+                        f" last one done, {self._num_done}; number the requests from 1 without gaps"
                     )
                 self._bytes_since += self._log.write(operation)
                 self._put_waiting(operation)
@@ -165,7 +165,7 @@ class TrainingRun:
             return self._failed(operation, f"{type(error).__name__}: {error}")
 
     def _failed(self, operation: Operation, why: str) -> Failure:
-        """Return a failure of this machine, which another try might not have: durable, so that none is made."""
+        """Return a failure of this machine; it is durable, since another try might not fail."""
         self._tell(f"request {operation.seq_id} of {self.record.model_id} failed: {why}")
         failure = Failure(f"the server failed at this request: {why}", "server")
         if self._model is not None:
@@ -206,7 +206,7 @@ class TrainingRun:
         return self._model
 
     def release(self) -> None:
-        """Free the memory of the model; the next operation loads it again. Called by the thread that works."""
+        """Free the memory of the model, in the thread that works; the next operation loads it again."""
         if self._model is not None and self._num_since:
             self._save_snapshot()
         self._model = None
