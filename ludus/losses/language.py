@@ -18,16 +18,17 @@ def token_log_probs(logits_V: Tensor, targets: Tensor) -> Tensor:
     return -losses.view(targets.shape)
 
 
+def sequence_log_probs(log_probs_K: Tensor, sequences_K: Tensor, num_sequences: int) -> Tensor:
+    """Return the sum of the log-probabilities of each sequence; sequences_K says whose each token is."""
+    return log_probs_K.new_zeros(num_sequences).index_add(0, sequences_K, log_probs_K)
+
+
 def masked_cross_entropy(logits_V: Tensor, targets: Tensor, is_trained: Tensor) -> Tensor:
     """Return the mean cross-entropy of the targets that are trained on; 0 if there are none."""
     log_probs = token_log_probs(logits_V, targets)
-    return -(log_probs * is_trained).sum() / is_trained.sum().clamp_min(1)
-
-
-def token_accuracy(logits_V: Tensor, targets: Tensor, is_trained: Tensor) -> Tensor:
-    """Return the share of the trained targets that are the most likely token; 0 if there are none."""
-    is_right = (logits_V.argmax(-1) == targets) & is_trained.bool()
-    return is_right.sum() / is_trained.sum().clamp_min(1)
+    # A product would make NaN of a token that is impossible and not trained on.
+    kept = torch.where(is_trained.bool(), log_probs, 0.0)
+    return -kept.sum() / is_trained.sum().clamp_min(1)
 
 
 def dpo_margins(

@@ -8,11 +8,12 @@ jobs/<id>/events.jsonl    what has happened
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +26,6 @@ from ludus.text.server.ids import is_id
 from ludus.text.server.job_record import JobRecord, ServerStatus
 
 Level = Literal["info", "warn", "error"]
-Listener = Callable[[JobRecord], None]
 _SAID: dict[ServerStatus, str] = {
     "queued": "Files validated, moving job to queued state",
     "running": "Fine-tuning job started",
@@ -44,7 +44,7 @@ class JobStore:
         self._guard = threading.RLock()
         self._jobs: dict[str, JobRecord] = {}
         self._logs: dict[str, _EventLog] = {}
-        self._listeners: list[Listener] = []
+        self._waiting: list[tuple[str, ServerStatus, Future[JobRecord]]] = []
         found = (self._read(name) for name in storage.names("jobs") if is_id(name))
         for job in sorted(found, key=lambda job: job.number):
             self._jobs[job.id] = job
@@ -60,18 +60,16 @@ class JobStore:
                 " not be known"
             ) from error
 
-    def listen(self, listener: Listener) -> None:
-        """Call this with each job that is created or changes its status, in the thread that changes it."""
-        self._listeners.append(listener)
-
-    def create(self, job_id: str, make: Callable[[int], JobRecord], fill: Callable[[Path], None]) -> JobRecord:
-        """Create a job durably and return it; one that there is already is returned as it stands.
+    def create(
+        self, job_id: str, make: Callable[[int], JobRecord], fill: Callable[[Path], None]
+    ) -> tuple[JobRecord, bool]:
+        """Create a job durably, and return it and True; one that there is already with False.
 
         `make` takes the number of the job; `fill` puts its files into its directory.
         """
         with self._guard:
             if (found := self._jobs.get(job_id)) is not None:
-                return found
+                return found, False
             job = make(self._number + 1)
 
             def whole(place: Path) -> None:
@@ -85,8 +83,7 @@ class JobStore:
             self.add_event(
                 job_id, f"Validating training file: {job.request.training_file}", mark="validating_files"
             )
-        self._tell(job)
-        return job
+        return job, True
 
     def get(self, job_id: str) -> JobRecord:
         """Return a job, or raise ApiError."""
@@ -128,12 +125,8 @@ class JobStore:
             self._jobs[job_id] = changed
             if changed.status not in ("running", "pausing"):
                 self._close_log(job_id)
-        self._tell(changed)
+        self._wake(changed)
         return changed
-
-    def _tell(self, job: JobRecord) -> None:
-        for listener in self._listeners:
-            listener(job)
 
     def path(self, job_id: str, name: str) -> Path | None:
         """Return the path of a file of a job, or None if it has none of this name."""
@@ -170,18 +163,34 @@ class JobStore:
         return [_event(job_id, number, one) for number, one in reversed(list(enumerate(found)))]
 
     def when_changed(self, job_id: str, status: ServerStatus) -> Future[JobRecord]:
-        """Return a future of the job, done once its status is another than this one."""
+        """Return a future of the job, done once its status is another than this one; it may be cancelled."""
         changed: Future[JobRecord] = Future()
-
-        def look(job: JobRecord) -> None:
-            if job.id == job_id and job.status != status and not changed.done():
-                changed.set_result(job)
-
         with self._guard:
-            self._listeners.append(look)
-            changed.add_done_callback(lambda done: self._listeners.remove(look))
-            look(self.get(job_id))
+            job = self.get(job_id)
+            if job.status == status:
+                self._waiting.append((job_id, status, changed))
+                changed.add_done_callback(lambda done: self._forget(done))
+            else:
+                changed.set_result(job)
         return changed
+
+    def _forget(self, future: Future[JobRecord]) -> None:
+        with self._guard:
+            self._waiting = [one for one in self._waiting if one[2] is not future]
+
+    def _wake(self, job: JobRecord) -> None:
+        with self._guard:
+            waiting = list(self._waiting)
+        for job_id, status, changed in waiting:
+            if job_id == job.id and status != job.status:
+                _settle(changed, job)
+
+    def wake(self) -> None:
+        """End every wait for a change, though nothing has changed."""
+        with self._guard:
+            waiting = list(self._waiting)
+        for job_id, _, changed in waiting:
+            _settle(changed, self.get(job_id))
 
     def close(self) -> None:
         """Close the logs."""
@@ -217,6 +226,12 @@ class _EventLog:
     def close(self) -> None:
         self._file.flush()
         self._file.close()
+
+
+def _settle(waiting: Future[JobRecord], job: JobRecord) -> None:
+    # It may have been cancelled, or settled by another change, a moment ago.
+    with contextlib.suppress(InvalidStateError):
+        waiting.set_result(job)
 
 
 def _marks(lines: Iterable[bytes]) -> Iterable[str]:

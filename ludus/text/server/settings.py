@@ -13,8 +13,11 @@ MEBI = 1 << 20
 class EngineSettings:
     """How much the models and jobs of a root may use."""
 
-    num_threads: int = 1
-    """Threads of torch in a process: more than one is slower for tiny models, and where cores are shared."""
+    num_threads: int | None = 1
+    """Threads of torch: more than one is slower for tiny models, and where cores are shared.
+
+    None leaves this process as it is, and gives the worker one.
+    """
     max_rows: int = 512
     """The number of samples that a model computes at a time."""
     max_loaded_models: int = 8
@@ -23,6 +26,8 @@ class EngineSettings:
     """The memory that the weights of loaded models may take; None for no limit."""
     max_crashes: int = 5
     """A job fails once its worker has died this often in a row without taking a step."""
+    needs_same_text: bool = True
+    """Whether a model is refused whose samples may depend on the load."""
     device: str = "cpu"
     """Where models are sampled from and tuned."""
 
