@@ -91,6 +91,15 @@ class JournalProtocol(Protocol):
     def put(self, key: str, record: Mapping[str, Any]) -> None:
         """Append a record; when this returns it is as durable as the run's files."""
 
+    def add(self, key: str, record: Mapping[str, Any]) -> None:
+        """Append a record that `flush` makes durable, with all that were added before it."""
+
+    def flush(self) -> None:
+        """Make every record durable."""
+
+    def release(self) -> None:
+        """Flush, and free what the records take in memory until they are asked for again."""
+
 
 class MemoryJournal:
     """A journal for a run without a directory: it lasts as long as the process."""
@@ -109,6 +118,12 @@ class MemoryJournal:
 
     def put(self, key: str, record: Mapping[str, Any]) -> None:
         self._records[key], _ = as_line(key, record, where=f"the journal '{self._name}'")
+
+    add = put
+
+    def flush(self) -> None: ...
+
+    def release(self) -> None: ...
 
 
 class DisplayProtocol(Protocol):

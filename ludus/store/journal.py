@@ -11,7 +11,7 @@ from typing import Any
 
 from ludus.core.errors import RunError, StorageError
 from ludus.core.records import as_line
-from ludus.store.storage import Storage, is_safe_name
+from ludus.store.storage import Growing, Storage, is_safe_name
 
 JsonObject = dict[str, Any]
 
@@ -23,6 +23,9 @@ class Journal:
 
         if (job := journal.get(key)) is None:
             journal.put(key, {"state": "asked"})     # durable before the effect
+
+    Many small effects may share one fsync: `add` writes a record, which survives the end of this process,
+    and `flush` makes all of them durable, so that they survive the end of the machine too.
 
     Reading changes no file, so the journal of a run that another process is writing may be read: half a
     line at its end is skipped. The first `put` removes such a half line, if a kill left one.
@@ -90,6 +93,36 @@ class Journal:
     def put(self, key: str, record: Mapping[str, Any]) -> None:
         """Append a record; when this returns it is durable, and when it raises nothing was written."""
         text, line = as_line(key, record, where=self._file_name)
+        self._writable().add_durably(line)
+        self._lines[key] = text
+
+    def add(self, key: str, record: Mapping[str, Any]) -> None:
+        """Append a record that `flush` makes durable, with all that were added before it."""
+        text, line = as_line(key, record, where=self._file_name)
+        file = self._writable()
+        file.write(line)
+        self._lines[key] = text
+
+    def flush(self) -> None:
+        """Make every record durable; may be called in another thread than `add`."""
+        if not self._is_own:
+            return
+        file = self._storage.append(self._file_name)
+        if not file.flush():
+            raise StorageError(
+                f"{self._storage.place}/{self._file_name} cannot be written: there is no space left"
+            )
+        file.sync()
+
+    def release(self) -> None:
+        """Make every record durable, and forget them and close the file until they are asked for again."""
+        if self._is_own:
+            self.flush()
+            self._storage.release(self._file_name)
+        self._lines, self._size_read, self._is_own = {}, 0, False
+
+    def _writable(self) -> Growing:
+        """Return the file, to be appended to, once all its records are known."""
         if not self._is_taken():
             raise RunError(
                 f"{self._file_name} cannot be written before the run has begun or after it has ended; put"
@@ -99,5 +132,4 @@ class Journal:
         file = self._storage.append(self._file_name)
         self._read_again()
         self._is_own = True
-        file.add_durably(line)
-        self._lines[key] = text
+        return file

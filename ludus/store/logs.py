@@ -61,6 +61,18 @@ class GrowingLogs(ABC):
                 self._appends[name] = self._open_log(name)
             return self._appends[name]
 
+    def release(self, name: str) -> None:
+        """Make an append-only file durable and close it; the next `append` opens it again."""
+        with self._guard:
+            file = self._appends.pop(name, None)
+        if file is not None:
+            try:
+                if not file.flush():
+                    raise StorageError(f"{name} cannot be written: there is no space left")
+                file.sync()
+            finally:
+                file.close()
+
     def _clear_way(self, name: str) -> None:
         """Set aside a file at the place of a log that the checkpoint does not know.
 

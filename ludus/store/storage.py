@@ -154,6 +154,9 @@ class Storage(Protocol):
     def append(self, name: str) -> Growing:
         """Return the append-only file of this name, opening it at the first call."""
 
+    def release(self, name: str) -> None:
+        """Make an append-only file durable and close it; the next `append` opens it again."""
+
     def offsets(self) -> dict[str, int]:
         """Return the length of each append-only file, except journals."""
 

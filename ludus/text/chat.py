@@ -70,6 +70,8 @@ class ChatAnswer:
     choices: tuple[Choice, ...]
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    """Those of the prompt that the provider had computed before, where it says so."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -83,4 +85,5 @@ class ChatAnswer:
             logprobs = one["logprobs"]
             tokens = None if logprobs is None else tuple(TokenLogprob(*pair) for pair in logprobs)
             choices.append(Choice(one["text"], one["finish_reason"], one["num_tokens"], tokens))
-        return cls(tuple(choices), found["prompt_tokens"], found["completion_tokens"])
+        cached = found.get("cached_tokens", 0)
+        return cls(tuple(choices), found["prompt_tokens"], found["completion_tokens"], cached)

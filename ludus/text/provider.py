@@ -86,6 +86,8 @@ class Provider(ABC):
     """The least number of examples of a fine-tuning job."""
     can_list_jobs: ClassVar[bool] = True
     """Whether jobs can be listed, so that one whose creation was not answered can be found."""
+    creates_once: ClassVar[bool] = False
+    """Whether a second creation with the same key returns the first job, so that it may be repeated."""
     is_repeatable: ClassVar[bool] = False
     """Whether the same request gets the same samples at any time, so that no answer must be recorded."""
 

@@ -206,3 +206,54 @@ def test_a_record_of_another_process_is_known_before_the_first_of_ones_own(tmp_p
     Journal(LocalStorage(tmp_path), "jobs").put("a", {"n": 1})
     journal.put("b", {"n": 2})
     assert journal.keys() == ["a", "b"]
+
+
+def test_records_that_were_added_share_one_sync_and_are_durable_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(LocalStorage(tmp_path), "answers")
+    journal.add("first", {})
+    syncs = []
+    real = os.fsync
+    monkeypatch.setattr("os.fsync", lambda fd: (syncs.append(fd), real(fd)))
+    for number in range(32):
+        journal.add(str(number), {"n": number})
+    # They are in the file at once, so that they survive the end of the process.
+    assert Journal(LocalStorage(tmp_path), "answers").get("31") == {"n": 31}
+    assert syncs == []
+    journal.flush()
+    assert len(syncs) == 1
+
+
+def test_records_that_a_full_disk_held_back_are_an_error_when_they_should_be_durable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(LocalStorage(tmp_path), "answers")
+    journal.add("a", {"n": 1})
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.write", full)
+    journal.add("b", {"n": 2})
+    with pytest.raises(StorageError, match="no space left"):
+        journal.flush()
+    monkeypatch.undo()
+    journal.flush()
+    assert Journal(LocalStorage(tmp_path), "answers").get("b") == {"n": 2}
+
+
+def test_a_released_journal_holds_no_file_open_and_is_read_again_when_asked(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    journal = Journal(storage, "answers")
+    journal.add("a", {"n": 1})
+    journal.release()
+    # What another process wrote in between is read too.
+    Journal(LocalStorage(tmp_path), "answers").put("b", {"n": 2})
+    assert journal.get("b") == {"n": 2}
+    assert journal.keys() == ["a", "b"]
+    before = len(os.listdir("/proc/self/fd"))
+    journal.put("c", {})
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    journal.release()
+    assert len(os.listdir("/proc/self/fd")) == before
