@@ -1,10 +1,10 @@
 """TrainingClient: gradients and optimizer steps of a model behind an API; sampling from it is ordinary chat.
 
-    tokens = client.encode(messages)                              the prompt as the model reads it
-    datum = policy_gradient_datum(tokens, sampled, logprobs, advantage=0.5)
-    await client.forward_backward([datum], "importance_sampling")
-    await client.optim_step(AdamStep(learning_rate=1e-3))
-    model = await client.save_weights_for_sampler("step-1")       a name for ChatRequest.model
+tokens = client.encode(messages)                              the prompt as the model reads it
+datum = policy_gradient_datum(tokens, sampled, logprobs, advantage=0.5)
+await client.forward_backward([datum], "importance_sampling")
+await client.optim_step(AdamStep(learning_rate=1e-3))
+model = await client.save_weights_for_sampler("step-1")       a name for ChatRequest.model
 """
 
 from __future__ import annotations
@@ -81,7 +81,10 @@ class TrainingClient(ABC):
         *,
         config: Mapping[str, float] | None = None,
     ) -> BatchOutput:
-        """Add the gradient of a batch. For ppo, config may hold clip_low_threshold and clip_high_threshold."""
+        """Add the gradient of a batch.
+
+        For ppo, config may hold clip_low_threshold and clip_high_threshold.
+        """
 
     @abstractmethod
     async def optim_step(self, step: AdamStep) -> Mapping[str, float]:

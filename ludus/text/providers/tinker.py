@@ -23,7 +23,6 @@ from ludus.text.provider import (
     ProviderServices,
 )
 from ludus.text.tinker.api import SampledTokens, TinkerApi
-from ludus.text.tinker.tokenizers import read_tokenizer
 from ludus.text.tinker.training import TinkerTraining
 
 
@@ -126,6 +125,9 @@ class TinkerProvider(Provider):
             directory = self.config.tokenizer
             if directory is None:
                 directory = await self._api.tokenizer_directory(base_model)
+            # Reading a provider's config must not load torch.
+            from ludus.text.tinker.tokenizers import read_tokenizer
+
             try:
                 self._tokenizer = await asyncio.to_thread(read_tokenizer, directory)
             except LudusError as error:

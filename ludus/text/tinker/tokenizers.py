@@ -15,7 +15,9 @@ def read_tokenizer(directory: str | Path) -> Tokenizer:
     """Return the tokenizer of a directory: ludus's own, or one of transformers; nothing is downloaded."""
     path = Path(directory)
     if not (path / TOKENIZER).is_file():
-        raise ConfigError(f"{path} has no {TOKENIZER} on this machine, so no text can be made of tokens")
+        raise ConfigError(
+            f"{path} has no {TOKENIZER} on this machine, so no text can be made of tokens"
+        )
     if read_json(path / TOKENIZER).get("ludus_tokenizer") == MARK:
         return ByteTokenizer()
     from ludus.text.models.huggingface import HuggingFaceTokenizer

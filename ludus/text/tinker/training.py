@@ -1,4 +1,4 @@
-"""TinkerTraining: a TrainingClient over Tinker's API, whose requests are numbered so that none is done twice."""
+"""TinkerTraining: a TrainingClient over Tinker's API; its requests are numbered, so none is done twice."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ class TinkerTraining(TrainingClient):
 
     async def save_state(self, name: str) -> str:
         """Save weights and optimizer, and return the path to load them from."""
-        return str((await self._send("/save_weights", {"type": "save_weights", "path": name}))["path"])
+        return str(
+            (await self._send("/save_weights", {"type": "save_weights", "path": name}))["path"]
+        )
 
     async def load_state(self, path: str) -> None:
         """Load weights and optimizer that `save_state` saved."""
@@ -79,7 +81,9 @@ class TinkerTraining(TrainingClient):
     async def _send(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         async with self._turn:
             if not self.model_id:
-                raise ProviderError("this client has no model yet; load the state of one, or create one")
+                raise ProviderError(
+                    "this client has no model yet; load the state of one, or create one"
+                )
             numbered = {**body, "model_id": self.model_id, "seq_id": self._num_requests + 1}
             try:
                 found = await self._api.outcome_of(path, numbered)

@@ -27,7 +27,10 @@ from ludus.text.server.tinker.wire import (
 
 CONTENT_TYPE = "application/x-protobuf"
 _FLOAT32, _INT64 = 1, 2
-_DTYPES = {_FLOAT32: ("float32", np.dtype("<f4")), _INT64: ("int64", np.dtype("<i8"))}
+_DTYPES: dict[int, tuple[str, np.dtype[Any]]] = {
+    _FLOAT32: ("float32", np.dtype("<f4")),
+    _INT64: ("int64", np.dtype("<i8")),
+}
 _STOP_REASONS = {"stop": 0, "length": 1}
 
 

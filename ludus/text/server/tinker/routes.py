@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import orjson
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -43,8 +44,12 @@ _CLIENT_CONFIG = {
 """What the SDK asks of a server: no tokens exchanged, no compression, outcomes asked for one by one."""
 
 
-def routes(service: TinkerService, *, token: str | None) -> list[Route]:
-    """Return all routes. With a token, each request must carry it as X-API-Key or bearer token."""
+def make_application(service: TinkerService, token: str) -> Starlette:
+    """Return the ASGI application; each request must carry the token as X-API-Key or bearer token."""
+    return Starlette(routes=_table(service, token))
+
+
+def _table(service: TinkerService, token: str) -> list[Route]:
     found = _Routes(service)
     table: list[tuple[str, str, Handler]] = [
         ("GET", "healthz", found.healthz),
@@ -81,7 +86,7 @@ def routes(service: TinkerService, *, token: str | None) -> list[Route]:
     return [*made, Route("/api/v1/{path:path}", _guarded(found.unknown, token), methods=everything)]
 
 
-def _guarded(handler: Handler, token: str | None) -> Handler:
+def _guarded(handler: Handler, token: str) -> Handler:
     """Return a handler that checks the key first, and answers errors in one sentence."""
 
     async def answer(request: Request) -> Response:
@@ -96,10 +101,10 @@ def _guarded(handler: Handler, token: str | None) -> Handler:
     return answer
 
 
-def _check_key(request: Request, token: str | None) -> None:
+def _check_key(request: Request, token: str) -> None:
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     given = request.headers.get("x-api-key") or bearer
-    if token is not None and not hmac.compare_digest(given.encode(), token.encode()):
+    if not hmac.compare_digest(given.encode(), token.encode()):
         raise Refused(
             "the API key is not the one of this server; it is in the file `token` of the server's directory"
             " (TINKER_API_KEY)",

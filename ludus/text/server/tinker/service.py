@@ -27,7 +27,6 @@ from ludus.text.server.tinker.training_model import TrainingModel
 from ludus.text.server.tinker.training_run import TrainingRun
 from ludus.text.server.tinker.work import Work
 
-
 RUNS = "runs"
 """The directory of all training runs below the root."""
 
