@@ -173,6 +173,6 @@ def _choice(sample: SampledTokens, request: ChatRequest, tokenizer: Tokenizer) -
 
 def _no_jobs() -> ProviderError:
     return ProviderError(
-        "a server of Tinker's API has no fine-tuning jobs; train through it by gradients (kind: pure_text_pg),"
+        "a server of Tinker's API has no fine-tuning jobs; train through it by gradients (pure_text_pg),"
         " or choose another provider"
     )
