@@ -8,7 +8,7 @@ import os
 import tinker
 from tinker import types
 
-NUM_STEPS = int(os.environ.get("NUM_STEPS", "12"))
+NUM_STEPS = int(os.environ.get("NUM_STEPS", "20"))
 GROUP = 32
 QUESTIONS = {"first?": "a", "second?": "b"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.nn.functional import linear
 
 from ludus.core.errors import ConfigError
 from ludus.seeds import generator
+from ludus.text.models.llama import Llama
 
 ALPHA = 32.0
 """The scale of an adapter is this divided by its rank, as in Tinker."""
@@ -31,7 +32,7 @@ class LoraShape:
     attention: bool
     mlp: bool
     output: bool
-    """The output layer; one that is tied to the embeddings has no matrix of its own and stays as it is."""
+    """The output layer. In a model of transformers that ties it to the embeddings it stays as it is."""
 
     def targets(self) -> set[str]:
         """Return the last names of the layers to adapt."""
@@ -67,6 +68,8 @@ def adapt(module: nn.Module, shape: LoraShape) -> None:
     """Freeze a network and put adapters into its layers; raise ConfigError if it has none to adapt."""
     for parameter in module.parameters():
         parameter.requires_grad_(False)
+    if shape.output and isinstance(module, Llama):
+        _untie(module)
     targets = shape.targets()
     found = [
         (name, layer)
@@ -81,6 +84,13 @@ def adapt(module: nn.Module, shape: LoraShape) -> None:
     for count, (name, layer) in enumerate(found):
         source = generator(shape.seed, "LoRA", count)
         _put(module, name, AdaptedLinear(layer, shape.rank, source))
+
+
+def _untie(network: Llama) -> None:
+    """Give the output layer a matrix of its own, equal to the embeddings."""
+    if network.shape.is_tied:
+        network.lm_head = _linear(network.output_weight.detach().clone(), None)
+        network.shape = replace(network.shape, is_tied=False)
 
 
 @contextlib.contextmanager
@@ -99,13 +109,16 @@ def merged(module: nn.Module) -> Iterator[None]:
 
 
 def _plain(layer: AdaptedLinear) -> nn.Linear:
-    base = layer.base
-    plain = nn.Linear(
-        base.in_features, base.out_features, bias=base.bias is not None, device="meta"
-    )
-    plain.weight = nn.Parameter(layer.weight.detach(), requires_grad=False)
-    if base.bias is not None:
-        plain.bias = nn.Parameter(base.bias.detach(), requires_grad=False)
+    bias = layer.base.bias
+    return _linear(layer.weight.detach(), None if bias is None else bias.detach())
+
+
+def _linear(weight: Tensor, bias: Tensor | None) -> nn.Linear:
+    """Return a frozen linear layer of these very tensors."""
+    plain = nn.Linear(weight.shape[1], weight.shape[0], bias=bias is not None, device="meta")
+    plain.weight = nn.Parameter(weight, requires_grad=False)
+    if bias is not None:
+        plain.bias = nn.Parameter(bias, requires_grad=False)
     return plain
 
 
