@@ -30,7 +30,7 @@ from ludus.text.rollouts.questions import QuestionOrder
 from ludus.text.rollouts.speakers import Demonstrator, ModelSpeaker
 from ludus.text.rollouts.statistics import rollout_statistics
 from ludus.text.rollouts.store import RolloutStore
-from ludus.text.rollouts.transcripts import transcripts_of, write_transcripts
+from ludus.text.rollouts.transcripts import write_transcripts
 from ludus.text.scenario import TextDataset, TextDatasets, TextScenario
 
 T = TypeVar("T")
@@ -283,12 +283,9 @@ class PureTextRlTrainer(Trainer):
 
     def _write_transcripts(self, split: str, iteration: int, rollouts: NestedArrayDict) -> None:
         """Write what was said, as lines and as a page."""
-        if self.run.files is None:
-            return
         dataset: TextDataset = getattr(self.datasets, split.partition("-")[0])
-        found = transcripts_of(rollouts, dataset, self.handler, split=split, iteration=iteration)
         write_transcripts(
-            self.run.files, found, split=split, iteration=iteration, title=self.config.name
+            self.run.files, rollouts, dataset, self.handler, split=split, iteration=iteration
         )
 
     def _stage_test(self, run: Run) -> None:

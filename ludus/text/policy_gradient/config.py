@@ -12,7 +12,6 @@ from ludus.config.base import (
     NonNegativeFloat,
     Positive,
     PositiveFloat,
-    PositiveShare,
     StrictConfig,
 )
 from ludus.config.registry import find
@@ -79,7 +78,7 @@ class PolicyGradientParameters(StrictConfig):
     loss: Annotated[ImportanceSampling | ClippedSurrogate, Field(discriminator="kind")]
     """The loss of a token."""
     baseline: Literal["question", "iteration"]
-    """The advantage of an episode is its reward less the mean of the episodes about its question, or of all."""
+    """An advantage is the reward less the mean of the episodes about the question, or of all."""
     normalise: bool
     """Divide advantages by the standard deviation of the rewards among the same episodes."""
     num_epochs: Positive
@@ -104,15 +103,17 @@ class PolicyGradientHyperParameters(TextHyperParameters):
         kind = kind_of(self.provider)
         if not hasattr(find("provider", kind), "create_training"):
             yield (
-                f"'provider.kind' is {kind}, whose models are not trained by gradients; use tinker: a server of"
-                " Tinker's API, which `ludus serve` is too"
+                f"'provider.kind' is {kind}, whose models are not trained by gradients; use tinker: a server"
+                " of Tinker's API, which `ludus serve` is too"
             )
         if self.policy_gradient.baseline == "question" and self.rl.rollouts_per_question < 2:
             yield (
-                "'rl.rollouts_per_question' is 1, so an episode is its own baseline and nothing is learned; raise"
-                " it, or set 'policy_gradient.baseline' to iteration"
+                "'rl.rollouts_per_question' is 1, so an episode is its own baseline and nothing is learned;"
+                " raise it, or set 'policy_gradient.baseline' to iteration"
             )
-        given = {name: getattr(self.fine_tuning, name) for name in type(self.fine_tuning).model_fields}
+        given = {
+            name: getattr(self.fine_tuning, name) for name in type(self.fine_tuning).model_fields
+        }
         for name, value in given.items():
             if value is not None:
                 yield (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ludus.core.errors import LudusError
@@ -36,9 +37,13 @@ _WRONG_KEY = (
     "Incorrect API key provided. The key of this server is in the file `token` of its root."
 )
 
+TINKER = "/api/v1/"
+"""Below it is Tinker's API, with its own keys, limits and errors."""
+Asgi = Callable[[Scope, Receive, Send], Awaitable[None]]
+
 
 class Application:
-    """Answers every request, errors included, in the form of OpenAI's API."""
+    """Answers every request, errors included, in the form of OpenAI's API, or of Tinker's."""
 
     def __init__(
         self,
@@ -46,12 +51,14 @@ class Application:
         settings: ServerSettings,
         access: Access,
         routes: FastAPI,
+        tinker: Asgi,
         tell: Say,
     ) -> None:
         self._access = access
         self._settings = settings
         self._chat = ChatRoute(engine, settings)
         self._routes = routes
+        self._tinker = tinker
         self._tell = tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,7 +78,11 @@ class Application:
             await send(event)
 
         try:
-            self._check(found)
+            self._check_host(found)
+            if scope["path"].startswith(TINKER):
+                await self._tinker(scope, receive, send_on)
+                return
+            self._check_token(found)
             if scope["path"] == PATH and scope["method"] == "POST":
                 await self._chat(scope, receive, send_on, headers)
             else:
@@ -85,7 +96,7 @@ class Application:
                 return
             await send_error(send, self._known(error, request_id), headers)
 
-    def _check(self, headers: dict[bytes, bytes]) -> None:
+    def _check_host(self, headers: dict[bytes, bytes]) -> None:
         if not self._access.knows_host(headers.get(b"host")):
             raise ApiError(
                 421,
@@ -93,6 +104,8 @@ class Application:
                 " start it with --allow-host NAME.",
                 code="invalid_host",
             )
+
+    def _check_token(self, headers: dict[bytes, bytes]) -> None:
         authorization = headers.get(b"authorization")
         if not self._access.knows_token(authorization):
             text, code = (_WRONG_KEY, "invalid_api_key") if authorization else (_NO_KEY, None)
@@ -139,6 +152,8 @@ def make_application(
 ) -> Any:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes
+    from ludus.text.server.tinker.routes import make_application as make_tinker
 
     access = Access(token, settings.allowed_hosts)
-    return Application(engine, settings, access, make_routes(engine), tell)
+    tinker = make_tinker(engine.tinker, token)
+    return Application(engine, settings, access, make_routes(engine), tinker, tell)

@@ -1,4 +1,4 @@
-"""The trainer kind `pure_text_pg`: policy gradients of tokens, weighted by importance or clipped as in PPO."""
+"""The trainer kind `pure_text_pg`: policy gradients of tokens, by importance weights or clipped."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class PureTextPgTrainer(PureTextRlTrainer):
             )
             if not found:
                 self.run.tell(
-                    f"iteration {self.groups[name].iteration}: all rewards of the group '{name}' are equal, so"
-                    " it learns nothing",
+                    f"iteration {self.groups[name].iteration}: all rewards of the group '{name}' are equal,"
+                    " so it learns nothing",
                     event="empty_selection",
                 )
                 continue
