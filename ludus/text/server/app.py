@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from ludus.core.errors import LudusError
-from ludus.core.services import Tell
 from ludus.text.server.access import Access
 from ludus.text.server.chat_route import PATH, ChatRoute
 from ludus.text.server.engine import LocalEngine
@@ -24,7 +23,7 @@ from ludus.text.server.http import (
     limited,
     send_error,
 )
-from ludus.text.server.settings import ServerSettings
+from ludus.text.server.settings import Say, ServerSettings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -34,7 +33,9 @@ _NO_KEY = (
     " Bearer auth (i.e. Authorization: Bearer YOUR_KEY). The key of this server is in the file `token` of"
     " its root."
 )
-_WRONG_KEY = "Incorrect API key provided. The key of this server is in the file `token` of its root."
+_WRONG_KEY = (
+    "Incorrect API key provided. The key of this server is in the file `token` of its root."
+)
 
 TINKER = "/api/v1/"
 """Below it is Tinker's API, with its own keys, limits and errors."""
@@ -51,7 +52,7 @@ class Application:
         access: Access,
         routes: FastAPI,
         tinker: Asgi,
-        tell: Tell,
+        tell: Say,
     ) -> None:
         self._access = access
         self._settings = settings
@@ -90,7 +91,9 @@ class Application:
             return
         except Exception as error:
             if has_begun:
-                raise
+                # The answer is on its way; it ends where it stands.
+                self._tell(f"request {request_id.decode()} failed: {type(error).__name__}: {error}")
+                return
             await send_error(send, self._known(error, request_id), headers)
 
     def _check_host(self, headers: dict[bytes, bytes]) -> None:
@@ -109,7 +112,12 @@ class Application:
             raise ApiError(401, text, code=code, headers={"www-authenticate": "Bearer"})
 
     async def _route(
-        self, scope: Scope, receive: Receive, send: Send, headers: Headers, found: dict[bytes, bytes]
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Headers,
+        found: dict[bytes, bytes],
     ) -> None:
         is_upload = scope["path"] == "/v1/files" and scope["method"] == "POST"
         limit = self._settings.max_file_bytes if is_upload else self._settings.max_body_bytes
@@ -140,7 +148,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def make_application(
-    engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Tell
+    engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Say
 ) -> Any:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import orjson
 
+from ludus.text.chat import TokenLogprob
 from ludus.text.models.tokenizer import Tokenizer
 from ludus.text.sampling.request import Sample
 from ludus.text.server.chat_request import ChatParameters
@@ -18,6 +19,10 @@ from ludus.text.server.loaded_models import LoadedModel
 DONE = b"data: [DONE]\n\n"
 _LEAST = -9999.0
 """The log-probability that OpenAI gives for a probability of zero, which JSON cannot hold."""
+
+
+TokenRow = tuple[int, float, Sequence[TokenLogprob]]
+"""A token, its log-probability, and the most likely tokens in its place."""
 
 
 class Asked(NamedTuple):
@@ -107,17 +112,17 @@ def chunk(
 
 
 def _logprobs(request: Asked, sample: Sample) -> dict[str, Any]:
-    return token_logprobs(request.model.tokenizer, sample, 0, len(sample.tokens))
+    tops = sample.top or ((),) * len(sample.tokens)
+    rows = zip(sample.tokens, sample.logprobs, tops, strict=True)
+    return token_logprobs(request.model.tokenizer, rows)
 
 
-def token_logprobs(tokenizer: Tokenizer, sample: Sample, start: int, end: int) -> dict[str, Any]:
-    """Return the log-probabilities of some of a sample's tokens."""
+def token_logprobs(tokenizer: Tokenizer, rows: Iterable[TokenRow]) -> dict[str, Any]:
+    """Return the log-probabilities of tokens, each with those of the most likely ones."""
     content = []
-    for place in range(start, end):
-        one = _token(tokenizer, sample.tokens[place], sample.logprobs[place])
-        others = sample.top[place] if sample.top else ()
-        one["top_logprobs"] = [_token(tokenizer, token, logprob) for token, logprob in others]
-        content.append(one)
+    for token, logprob, top in rows:
+        others = [_token(tokenizer, *other) for other in top]
+        content.append({**_token(tokenizer, token, logprob), "top_logprobs": others})
     return {"content": content, "refusal": None}
 
 
@@ -127,50 +132,3 @@ def _token(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, Any]:
         "bytes": list(tokenizer.token_bytes(token)),
         "logprob": max(logprob, _LEAST) if math.isfinite(logprob) else _LEAST,
     }
-
-
-class GrowingText:
-    """Text of a sample as far as later tokens cannot change it."""
-
-    def __init__(self, tokenizer: Tokenizer, stops: tuple[str, ...]) -> None:
-        self._tokenizer = tokenizer
-        self._stops = stops
-        self._tokens: list[int] = []
-        self._start, self._read = 0, 0
-        self._held = ""
-        """Decoded, and perhaps the beginning of a stop text."""
-        self._sent = 0
-
-    def add(self, token: int) -> str:
-        """Add a token, and return the text that may be sent now."""
-        self._tokens.append(token)
-        # Decoding from a little before keeps the spaces that some tokenizers drop at a beginning.
-        known = self._tokenizer.decode(self._tokens[self._start : self._read])
-        longer = self._tokenizer.decode(self._tokens[self._start :])
-        if longer.endswith("�") or len(longer) <= len(known):
-            return ""
-        self._start, self._read = self._read, len(self._tokens)
-        self._held += longer[len(known) :]
-        return self._sendable(len(self._held) - self._num_stopping())
-
-    def rest(self, text: str) -> str:
-        """Return what is to be sent last, of the whole text of the sample."""
-        return text[self._sent :]
-
-    def _sendable(self, size: int) -> str:
-        text, self._held = self._held[:size], self._held[size:]
-        self._sent += len(text)
-        return text
-
-    def _num_stopping(self) -> int:
-        """Return the length of the end that may be the beginning of a stop text, or holds one."""
-        longest = 0
-        for stop in self._stops:
-            found = self._held.find(stop)
-            if found >= 0:
-                longest = max(longest, len(self._held) - found)
-            for size in range(min(len(stop), len(self._held)), 0, -1):
-                if self._held.endswith(stop[:size]):
-                    longest = max(longest, size)
-                    break
-        return longest

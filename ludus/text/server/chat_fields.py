@@ -224,7 +224,9 @@ def _joined(content: object, where: str) -> str:
     for part in content:
         text = part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None
         if not isinstance(text, str) or len(part) != 2:
-            raise invalid(f"Invalid value for '{where}': this server takes parts of type text.", where)
+            raise invalid(
+                f"Invalid value for '{where}': this server takes parts of type text.", where
+            )
         texts.append(text)
     return "".join(texts)
 
@@ -259,7 +261,9 @@ def _wrong_type(name: str, value: object, expected: str) -> Exception:
     )
 
 
-Field = Number | Integer | Boolean | Name | Stops | Biases | StreamOptions | Ignored | Only | Messages
+Field = (
+    Number | Integer | Boolean | Name | Stops | Biases | StreamOptions | Ignored | Only | Messages
+)
 
 
 def schema_of(fields: dict[str, Field], required: Sequence[str]) -> dict[str, Any]:
@@ -275,3 +279,16 @@ def schema_of(fields: dict[str, Field], required: Sequence[str]) -> dict[str, An
         "required": list(required),
         "additionalProperties": False,
     }
+
+
+def either(
+    one: str, value: dict[str, Any], other: str, other_value: dict[str, Any], *, is_required: bool
+) -> dict[str, Any]:
+    """Return the JSON schema of an object of which one field has its value, or the other field its own.
+
+    The first may also be absent; the other too, unless it is required.
+    """
+    rest: dict[str, Any] = {"properties": {other: other_value}}
+    if is_required:
+        rest["required"] = [other]
+    return {"anyOf": [{"properties": {one: value}}, rest]}

@@ -40,6 +40,7 @@ from ludus.text.server.chat_fields import (
     Only,
     Stops,
     StreamOptions,
+    either,
     schema_of,
 )
 from ludus.text.server.errors import invalid, shown
@@ -89,7 +90,15 @@ FIELDS: dict[str, Field] = {
     "web_search_options": Only(()),
 }
 REQUIRED = ("model", "messages")
-SCHEMA = schema_of(FIELDS, REQUIRED)
+_NEITHER = {"type": "null"}
+SCHEMA = {
+    **schema_of(FIELDS, REQUIRED),
+    "allOf": [
+        either("stream_options", _NEITHER, "stream", {"const": True}, is_required=True),
+        either("top_logprobs", {"enum": [0, None]}, "logprobs", {"const": True}, is_required=True),
+        either("max_tokens", _NEITHER, "max_completion_tokens", _NEITHER, is_required=False),
+    ],
+}
 
 
 @dataclass
@@ -137,7 +146,9 @@ def parse_chat(body: bytes) -> ChatParameters:
             values[name] = known.read(value, name)
     for name in REQUIRED:
         if name not in values:
-            raise invalid(f"Missing required parameter: '{name}'.", name, "missing_required_parameter")
+            raise invalid(
+                f"Missing required parameter: '{name}'.", name, "missing_required_parameter"
+            )
     return _checked(values)
 
 

@@ -1,4 +1,4 @@
-"""The route of chat completions, without a framework: nearly all requests of a training run are of this one."""
+"""The route of chat completions, without a framework: training makes nearly all its requests there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ludus.text.server.bridge import Bridge
 from ludus.text.server.chat_answer import DONE, Asked, asked, whole
 from ludus.text.server.chat_request import ChatParameters, parse_chat
 from ludus.text.server.chat_stream import ChatStream
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import LocalEngine, most_tokens
 from ludus.text.server.errors import ApiError
 from ludus.text.server.http import (
     EVENTS,
@@ -28,7 +28,6 @@ from ludus.text.server.http import (
 from ludus.text.server.loaded_models import LoadedModel
 from ludus.text.server.rate_limits import RateLimits
 from ludus.text.server.settings import ServerSettings
-
 
 PATH = "/v1/chat/completions"
 
@@ -76,10 +75,15 @@ class ChatRoute:
         return model
 
     async def _answer(
-        self, chat: ChatParameters, model: LoadedModel, receive: Receive, send: Send, headers: Headers
+        self,
+        chat: ChatParameters,
+        model: LoadedModel,
+        receive: Receive,
+        send: Send,
+        headers: Headers,
     ) -> None:
         prompt = self._engine.prompt(chat, model)
-        most = len(prompt) + chat.n * self._engine.max_tokens(chat, model, prompt)
+        most = len(prompt) + chat.n * most_tokens(chat, model, prompt)
         self._limits.take(most)
         request = asked(chat, model, prompt)
         if self._bridge is None:
@@ -100,7 +104,9 @@ class ChatRoute:
 
     async def _sampled(self, request: Asked, receive: Receive) -> Sequence[Sample]:
         assert self._bridge is not None
-        waiting = self._bridge.wrap(self._engine.submit(request.chat, request.model, request.prompt))
+        waiting = self._bridge.wrap(
+            self._engine.submit(request.chat, request.model, request.prompt)
+        )
         # It returns when the client has gone, or when the answer has been sent.
         watch = asyncio.ensure_future(receive())
         watch.add_done_callback(lambda done: waiting.cancel())
@@ -124,14 +130,16 @@ class ChatRoute:
         watch.add_done_callback(lambda done: waiting.cancel())
         started = [EVENTS, (b"cache-control", b"no-cache"), *headers, *self._limit_headers()]
         await send({"type": "http.response.start", "status": 200, "headers": started})
-        async for piece in stream.pieces():
+        async for piece in stream.events():
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         if waiting.cancelled():
             raise Disconnected
         try:
             samples = waiting.result()
         except LudusError as error:
-            await send({"type": "http.response.body", "body": stream.error(error), "more_body": False})
+            await send(
+                {"type": "http.response.body", "body": stream.error(error), "more_body": False}
+            )
             return ()
         await send({"type": "http.response.body", "body": DONE, "more_body": False})
         return samples

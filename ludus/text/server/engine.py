@@ -1,11 +1,10 @@
 """LocalEngine: models of this machine, sampled from and tuned, without HTTP.
 
-    ROOT/models/        ModelLibrary    models, by name
-    ROOT/files/         FileStore       uploaded files
-    ROOT/jobs/          JobStore        fine-tuning jobs
-    ROOT/runs/                          the runs of jobs that have not succeeded
-    ROOT/tinker/        TinkerService   models that are trained through Tinker's API
-    ROOT/LOCK                           held by the one process that serves the root
+ROOT/models/        ModelLibrary    models, by name
+ROOT/files/         FileStore       uploaded files
+ROOT/jobs/          JobStore        fine-tuning jobs
+ROOT/runs/                          the runs of jobs that have not succeeded
+ROOT/LOCK                           held by the one process that serves the root
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ import contextlib
 import re
 import secrets
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
 from ludus.core.errors import LudusError
-from ludus.core.services import Tell, drop_message
+from ludus.core.services import drop_message
 from ludus.store.local import LocalStorage
 from ludus.text.chat import ChatAnswer, ChatRequest, Choice, TokenLogprob
 from ludus.text.models.library import LibraryEntry, ModelLibrary
 from ludus.text.models.new_model import NewModelConfig, make_model
-from ludus.text.sampling.request import Sample, SampleRequest
+from ludus.text.sampling.request import OnToken, RequestError, Sample, SampleRequest
 from ludus.text.server.chat_request import ChatParameters
 from ludus.text.server.errors import ApiError, invalid, no_such_model
 from ludus.text.server.files import FileStore
@@ -33,31 +32,28 @@ from ludus.text.server.job_runner import JobRunner
 from ludus.text.server.job_store import JobStore
 from ludus.text.server.jobs import Jobs
 from ludus.text.server.loaded_models import LoadedModel, LoadedModels
-from ludus.text.server.settings import EngineSettings
-from ludus.text.server.tinker.places import LibraryWithSaved
-from ludus.text.server.tinker.service import RUNS, TinkerService
+from ludus.text.server.settings import EngineSettings, Say
 
-OnToken = Callable[[int, int], None]
 _SEEDS = 2**63
+_LEAST = 1e-9
 _UNFINISHED = re.compile(r"\.(tmp|trash)-[0-9a-zA-Z_-]+$")
 
 
 class LocalEngine:
     """Samples from the models of a root and tunes them; safe to call from several threads.
 
-        with LocalEngine(root) as engine:
-            engine.add_new_model("tiny", config)
-            answer = engine.chat(request).result()
+    with LocalEngine(root) as engine:
+        engine.add_new_model("tiny", config)
+        answer = engine.chat(request).result()
     """
 
     library: ModelLibrary
     files: FileStore
     jobs: Jobs
     models: LoadedModels
-    tinker: TinkerService
 
     def __init__(
-        self, root: str | Path, settings: EngineSettings | None = None, *, tell: Tell = drop_message
+        self, root: str | Path, settings: EngineSettings | None = None, *, tell: Say = drop_message
     ) -> None:
         self.root = Path(root)
         self.settings = EngineSettings() if settings is None else settings
@@ -74,16 +70,10 @@ class LocalEngine:
             storage.check_owned = lock.check
             for folder in ("", "files", "jobs", "models"):
                 _sweep(storage, folder)
-            tinker = self.root / "tinker"
-            self.library = LibraryWithSaved(self.root / "models", tinker / RUNS)
+            self.library = ModelLibrary(self.root / "models")
             self.files = FileStore(storage)
             self.models = LoadedModels(self.library, self.settings, tell=self._tell)
             opened.callback(self.models.close)
-            device = self.settings.device
-            self.tinker = TinkerService(
-                tinker, self.library, self.models, device=device, tell=self._tell
-            )
-            opened.callback(self.tinker.close)
             store = JobStore(storage)
             opened.callback(store.close)
             runs = self.root / "runs"
@@ -177,12 +167,19 @@ class LocalEngine:
             seed=seed,
             max_tokens=most_tokens(chat, model, prompt),
             temperature=chat.temperature,
-            top_p=chat.top_p,
+            # As top_p falls to 0 the likeliest token alone remains.
+            top_p=chat.top_p or _LEAST,
             stop=chat.stop,
             logprobs=chat.logprobs,
             top_logprobs=chat.top_logprobs,
+            presence_penalty=chat.presence_penalty,
+            frequency_penalty=chat.frequency_penalty,
+            logit_bias=chat.logit_bias,
         )
-        return model.engine.submit(request, on_token)
+        try:
+            return model.engine.submit(request, on_token)
+        except RequestError as error:
+            raise invalid(f"Invalid request: {error}.") from None
 
     def chat(self, request: ChatRequest) -> Future[ChatAnswer]:
         """Return a future of the answer; the model is loaded before this returns."""

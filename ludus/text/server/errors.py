@@ -84,7 +84,9 @@ def too_large(limit: int) -> ApiError:
     )
 
 
-def server_error(message: str = "The server had an error while processing your request.") -> ApiError:
+def server_error(
+    message: str = "The server had an error while processing your request.",
+) -> ApiError:
     """Return the error of a mistake of the server."""
     return ApiError(500, message, type="server_error")
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, File, Form, Header, Query, UploadFile
+from fastapi import APIRouter, File, Form, Header, Query, Request, UploadFile
 from fastapi.responses import FileResponse
 
 from ludus.text.server.engine import LocalEngine
-from ludus.text.server.errors import invalid
-from ludus.text.server.files import PURPOSES
-from ludus.text.server.pages import page_of
+from ludus.text.server.files import Purpose
+from ludus.text.server.pages import page_of, refuse_unknown
 from ludus.text.server.schemas import Deleted, FileObject, FilePage
 
 MOST_FILES = 10_000
@@ -24,13 +23,10 @@ def file_routes(engine: LocalEngine) -> APIRouter:
     @router.post("/files", response_model=FileObject)
     def upload_file(
         file: Annotated[UploadFile, File()],
-        purpose: Annotated[str, Form()],
+        purpose: Annotated[Purpose, Form()],
         idempotency_key: IdempotencyKey = None,
     ) -> dict[str, Any]:
         """Upload a file; with an Idempotency-Key, a repeated upload makes it once."""
-        if purpose not in PURPOSES:
-            known = ", ".join(PURPOSES)
-            raise invalid(f"Invalid value for 'purpose': it is none of {known}.", "purpose")
         added = engine.files.add(
             file.file,
             filename=(file.filename or "upload")[:255],
@@ -41,12 +37,14 @@ def file_routes(engine: LocalEngine) -> APIRouter:
 
     @router.get("/files", response_model=FilePage)
     def list_files(
+        request: Request,
         after: str | None = None,
         limit: Annotated[int, Query(ge=1, le=MOST_FILES)] = MOST_FILES,
         order: Literal["asc", "desc"] = "desc",
         purpose: str | None = None,
     ) -> dict[str, Any]:
-        """List the files."""
+        """List the files, the newest first."""
+        refuse_unknown(request, "after", "limit", "order", "purpose")
         found = [file for file in engine.files.listed() if purpose in (None, file.purpose)]
         return page_of(
             found if order == "desc" else found[::-1],

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 from ludus.core.errors import StorageError
 from ludus.store.files import write_durably
@@ -23,7 +23,7 @@ from ludus.store.local import LocalStorage
 from ludus.text.server.errors import ApiError, no_such_file
 from ludus.text.server.ids import is_id, new_id
 
-PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
+Purpose = Literal["assistants", "batch", "fine-tune", "vision", "user_data", "evals"]
 _CHUNK = 1 << 20
 
 
@@ -163,9 +163,11 @@ def _again(found: StoredFile, *, is_same: bool) -> StoredFile:
 def reused_key() -> ApiError:
     """Return the error of an idempotency key that came with another request before."""
     return ApiError(
-        400,
+        409,
         "This Idempotency-Key was used before with another request; use a new key for each request.",
         code="idempotency_key_reused",
+        # Clients of OpenAI repeat a request after a conflict.
+        headers={"x-should-retry": "false"},
     )
 
 
@@ -174,5 +176,3 @@ def _hash(source: BinaryIO) -> str:
     while chunk := source.read(_CHUNK):
         digest.update(chunk)
     return digest.hexdigest()
-
-

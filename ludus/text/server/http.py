@@ -17,7 +17,7 @@ Headers = list[tuple[bytes, bytes]]
 JSON = (b"content-type", b"application/json")
 EVENTS = (b"content-type", b"text/event-stream; charset=utf-8")
 _DISCARDED = 64 << 20
-"""So many bytes over the limit are read and dropped, for a client that reads no answer before it has sent all."""
+"""So many bytes over the limit are read and dropped, for a client that sends all before it reads."""
 _REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 
 

@@ -90,7 +90,9 @@ class JobRecord:
     def to_json(self) -> dict[str, Any]:
         """Return the object of the API."""
         request = self.request
-        used: dict[str, Any] = dict.fromkeys(("n_epochs", "batch_size", "learning_rate_multiplier"), "auto")
+        used: dict[str, Any] = dict.fromkeys(
+            ("n_epochs", "batch_size", "learning_rate_multiplier"), "auto"
+        )
         used |= {**request.hyperparameters, **self.hyperparameters}
         is_done = self.status == "succeeded"
         error = self.error

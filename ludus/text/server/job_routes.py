@@ -11,8 +11,7 @@ from ludus.text.server.engine import LocalEngine
 from ludus.text.server.errors import invalid
 from ludus.text.server.file_routes import IdempotencyKey
 from ludus.text.server.job_record import JobRecord
-from ludus.text.server.jobs import checked_request
-from ludus.text.server.pages import page_of
+from ludus.text.server.pages import page_of, refuse_unknown
 from ludus.text.server.schemas import (
     CheckpointPage,
     CreateJob,
@@ -30,7 +29,7 @@ _METADATA = {
     "style": "deepObject",
     "explode": True,
     "description": "Only jobs with these values: metadata[key]=value; metadata=null for those without any.",
-    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+    "schema": {"type": "object", "additionalProperties": True},
 }
 
 
@@ -41,16 +40,13 @@ def job_routes(engine: LocalEngine) -> APIRouter:
 
     @router.post("", response_model=JobObject)
     def create_job(body: CreateJob, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
-        """Create a job; one with the same metadata.ludus_key, or Idempotency-Key, is returned as it stands."""
-        return engine.jobs.create(
-            checked_request(body), idempotency_key=idempotency_key
-        ).to_json()
+        """Create a job, or return the one with the same metadata.ludus_key or Idempotency-Key."""
+        return engine.jobs.create(body.to_request(), idempotency_key=idempotency_key).to_json()
 
     @router.get("", response_model=JobPage, openapi_extra={"parameters": [_METADATA]})
-    def list_jobs(
-        request: Request, after: str | None = None, limit: Limit = 20
-    ) -> dict[str, Any]:
+    def list_jobs(request: Request, after: str | None = None, limit: Limit = 20) -> dict[str, Any]:
         """List the jobs, the newest first."""
+        refuse_unknown(request, "after", "limit", "metadata")
         wanted = _wanted_metadata(request)
         found = [job for job in engine.jobs.store.listed() if _fits(job, wanted)]
         return page_of(
@@ -78,8 +74,11 @@ def job_routes(engine: LocalEngine) -> APIRouter:
         return engine.jobs.store.get(job_id).to_json()
 
     @router.get("/{job_id}/events", response_model=EventPage)
-    def list_events(job_id: str, after: str | None = None, limit: Limit = 20) -> dict[str, Any]:
+    def list_events(
+        request: Request, job_id: str, after: str | None = None, limit: Limit = 20
+    ) -> dict[str, Any]:
         """List what has happened to a job, the newest first."""
+        refuse_unknown(request, "after", "limit")
         found = engine.jobs.store.events(job_id)
         return page_of(
             found, name=lambda event: event["id"], to_json=dict, after=after, limit=limit
@@ -87,13 +86,12 @@ def job_routes(engine: LocalEngine) -> APIRouter:
 
     @router.get("/{job_id}/checkpoints", response_model=CheckpointPage)
     def list_checkpoints(
-        job_id: str, after: str | None = None, limit: Limit = 10
+        request: Request, job_id: str, after: str | None = None, limit: Limit = 10
     ) -> dict[str, Any]:
         """List the models that a job has kept, the newest first."""
+        refuse_unknown(request, "after", "limit")
         found = engine.jobs.checkpoints(job_id)
-        return page_of(
-            found, name=lambda one: one["id"], to_json=dict, after=after, limit=limit
-        )
+        return page_of(found, name=lambda one: one["id"], to_json=dict, after=after, limit=limit)
 
     return router
 

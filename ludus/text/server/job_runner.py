@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import LudusError
-from ludus.core.services import Tell, drop_message
+from ludus.core.services import drop_message
 from ludus.process.child import Child, ChildDied, ChildFailed, ChildHung
 from ludus.text.models.library import ModelLibrary
 from ludus.text.server.job_record import JobError, JobRecord
 from ludus.text.server.job_store import JobStore
-from ludus.text.server.settings import EngineSettings
+from ludus.text.server.settings import EngineSettings, Say
 
 WORKER = "ludus.text.server.worker"
 _GRACE = 10.0
@@ -39,7 +39,7 @@ class JobRunner:
         runs: Path,
         settings: EngineSettings,
         *,
-        tell: Tell = drop_message,
+        tell: Say = drop_message,
         start_worker: Callable[[], Child] = lambda: Child(WORKER, name="the tuning worker"),
     ) -> None:
         """`runs` is the directory of their runs."""
@@ -48,7 +48,7 @@ class JobRunner:
         self._runs = runs
         self._settings = settings
         self._tell = tell
-        self._start_worker = start_worker
+        self.start_worker = start_worker
         self._child: Child | None = None
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._is_warm = False
@@ -113,11 +113,11 @@ class JobRunner:
 
     def _worker(self) -> Child:
         if self._child is None:
-            self._child = self._start_worker()
+            self._child = self.start_worker()
         return self._child
 
     def _run_job(self, job: JobRecord) -> None:
-        if self._store.change(job.id, of=("queued", "running"), status="running") is None:
+        if self._store.change(job.id, of={"queued", "running"}, status="running") is None:
             return
         try:
             base = self._library.directory(job.request.model)
@@ -137,7 +137,7 @@ class JobRunner:
             if answer.get("status") == "succeeded":
                 self._succeeded(job, answer)
             elif not self._is_closing:
-                self._store.change(job.id, of=("pausing",), status="paused")
+                self._store.change(job.id, of={"pausing"}, status="paused")
                 if self._store.get(job.id).status == "cancelled":
                     self._forget(job)
 
@@ -157,8 +157,9 @@ class JobRunner:
         }
 
     def _answer(self, job: JobRecord, child: Child) -> Mapping[str, Any]:
-        """Return the worker's answer; until then record progress, and ask it to stop if the job is not wanted."""
-        deadline, is_heard = None, True
+        """Return the worker's answer; record progress, and ask it to stop once the job is not wanted."""
+        deadline: float | None = None
+        is_heard = True
         while True:
             wait = None if deadline is None else max(0.0, deadline - time.monotonic())
             if self._listen(child.descriptors(), wait):
@@ -206,7 +207,7 @@ class JobRunner:
             self._library.add(job.tuned_model, answer["directory"], origin=job.request.model)
         done = self._store.change(
             job.id,
-            of=("running", "pausing"),
+            of={"running", "pausing"},
             status="succeeded",
             trained_tokens=answer["trained_tokens"],
             hyperparameters=answer["hyperparameters"],
@@ -222,7 +223,10 @@ class JobRunner:
 
     def _fail(self, job: JobRecord, code: str, message: str) -> None:
         self._store.change(
-            job.id, of=("queued", "running", "pausing"), status="failed", error=JobError(code, message)
+            job.id,
+            of={"queued", "running", "pausing"},
+            status="failed",
+            error=JobError(code, message),
         )
 
     def _crashed(self, job: JobRecord, error: ChildDied | ChildHung) -> None:
@@ -238,11 +242,13 @@ class JobRunner:
                 f"The job failed: its process ended {count} times without taking a step. {error}",
             )
             return
-        self._store.add_event(job.id, f"The worker ended, and is started again: {error}", level="warn")
-        self._store.change(
-            job.id, of=("running", "pausing"), num_crashes=count, crashed_at_step=step
+        self._store.add_event(
+            job.id, f"The worker ended, and is started again: {error}", level="warn"
         )
-        self._store.change(job.id, of=("pausing",), status="paused")
+        self._store.change(
+            job.id, of={"running", "pausing"}, num_crashes=count, crashed_at_step=step
+        )
+        self._store.change(job.id, of={"pausing"}, status="paused")
 
 
 def _code(kind: str) -> str:

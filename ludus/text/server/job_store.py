@@ -12,7 +12,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -81,7 +81,9 @@ class JobStore:
             self._number = job.number
             self.add_event(job_id, f"Created fine-tuning job: {job_id}", mark="created")
             self.add_event(
-                job_id, f"Validating training file: {job.request.training_file}", mark="validating_files"
+                job_id,
+                f"Validating training file: {job.request.training_file}",
+                mark="validating_files",
             )
         return job, True
 
@@ -104,7 +106,7 @@ class JobStore:
         self,
         job_id: str,
         *,
-        of: Collection[ServerStatus],
+        of: Iterable[ServerStatus],
         status: ServerStatus | None = None,
         **changes: Any,
     ) -> JobRecord | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Collection
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -17,7 +17,13 @@ from ludus.text.models.library import ModelLibrary
 from ludus.text.server.errors import ApiError, invalid, no_such_model, shown
 from ludus.text.server.files import FileStore, reused_key
 from ludus.text.server.ids import digest_of, id_of_key, new_id
-from ludus.text.server.job_record import OPEN, JobError, JobRecord, JobRequest, ServerStatus
+from ludus.text.server.job_record import (
+    OPEN,
+    JobError,
+    JobRecord,
+    JobRequest,
+    ServerStatus,
+)
 from ludus.text.server.job_runner import JobRunner
 from ludus.text.server.job_store import JobStore
 from ludus.text.tuning.lines import read_lines
@@ -42,7 +48,7 @@ class Jobs:
         self.store = store
         self._files = files
         self._library = library
-        self._runner = runner
+        self.runner = runner
         self._validation = ThreadPoolExecutor(1, thread_name_prefix="validation of training files")
 
     def start(self) -> None:
@@ -52,13 +58,13 @@ class Jobs:
                 self._validation.submit(self._validate, job)
             elif job.status == "pausing":
                 # Its worker has ended with that server, and what it saved can be resumed.
-                self.store.change(job.id, of=("pausing",), status="paused")
-        self._runner.start()
+                self.store.change(job.id, of={"pausing"}, status="paused")
+        self.runner.start()
 
     def close(self) -> None:
         """Stop; open jobs go on when the root is served again."""
         self._validation.shutdown(cancel_futures=True)
-        self._runner.close()
+        self.runner.close()
 
     def create(self, request: JobRequest, *, idempotency_key: str | None = None) -> JobRecord:
         """Create a job and return it; one with the same key is returned as it stands.
@@ -91,7 +97,7 @@ class Jobs:
         job, is_new = self.store.create(job_id, make, fill)
         if not is_new:
             return _again(job, digest, has_key=key is not None)
-        self._runner.warm()
+        self.runner.warm()
         self._validation.submit(self._validate, job)
         return job
 
@@ -123,30 +129,32 @@ class Jobs:
                 path = self.store.path(job.id, param.removesuffix("_file"))
                 if path is not None:
                     file_id = getattr(job.request, param)
-                    read_lines(path.read_bytes(), job.request.method, source=f"The {param} {file_id}")
+                    read_lines(
+                        path.read_bytes(), job.request.method, source=f"The {param} {file_id}"
+                    )
         except (LudusError, OSError) as error:
             problem = JobError(f"invalid_{param}", str(error), param)
-            self.store.change(job.id, of=("validating_files",), status="failed", error=problem)
+            self.store.change(job.id, of={"validating_files"}, status="failed", error=problem)
         except Exception as error:
             problem = JobError("server_error", f"{type(error).__name__}: {error}")
-            self.store.change(job.id, of=("validating_files",), status="failed", error=problem)
+            self.store.change(job.id, of={"validating_files"}, status="failed", error=problem)
         else:
-            self.store.change(job.id, of=("validating_files",), status="queued")
-            self._runner.poke()
+            self.store.change(job.id, of={"validating_files"}, status="queued")
+            self.runner.poke()
 
     def cancel(self, job_id: str) -> JobRecord:
         """Cancel a job; the model it would have made is never there."""
         self._changed(job_id, "cancelled", of={*OPEN, "paused"})
-        self._runner.poke()
+        self.runner.poke()
         return self.store.get(job_id)
 
     def pause(self, job_id: str) -> JobRecord:
         """Pause a job; one that runs saves its state first."""
         job = self.store.get(job_id)
         if job.status not in ("paused", "pausing"):
-            if self.store.change(job_id, of=("running",), status="pausing") is None:
+            if self.store.change(job_id, of={"running"}, status="pausing") is None:
                 self._changed(job_id, "paused", of={"queued"})
-            self._runner.poke()
+            self.runner.poke()
         return self.store.get(job_id)
 
     def resume(self, job_id: str) -> JobRecord:
@@ -154,7 +162,7 @@ class Jobs:
         job = self.store.get(job_id)
         if job.status not in ("queued", "running"):
             self._changed(job_id, "queued", of={"paused"})
-            self._runner.poke()
+            self.runner.poke()
         return self.store.get(job_id)
 
     def checkpoints(self, job_id: str) -> list[dict[str, Any]]:
@@ -162,7 +170,8 @@ class Jobs:
         job = self.store.get(job_id)
         if job.status != "succeeded":
             return []
-        metrics = next((event["data"] for event in self.store.events(job_id) if event["data"]), {})
+        events = self.store.events(job_id)
+        metrics: dict[str, Any] = next((one["data"] for one in events if one["data"]), {})
         return [
             {
                 "id": f"ftckpt-{job_id.partition('-')[2]}",
@@ -175,7 +184,7 @@ class Jobs:
             }
         ]
 
-    def _changed(self, job_id: str, status: ServerStatus, *, of: Collection[ServerStatus]) -> None:
+    def _changed(self, job_id: str, status: ServerStatus, *, of: Iterable[ServerStatus]) -> None:
         if self.store.change(job_id, of=of, status=status) is not None:
             return
         job = self.store.get(job_id)
@@ -201,28 +210,3 @@ def _seed(request: JobRequest, job_id: str, *, is_keyed: bool) -> int:
     if request.seed is not None:
         return request.seed
     return int(job_id[6:14], 16) if is_keyed else secrets.randbelow(1 << 31)
-
-
-def checked_request(found: Any) -> JobRequest:
-    """Return the request of a body that was checked by its schema; raise ApiError if its parts do not fit."""
-    method = found.method.type if found.method is not None else "supervised"
-    chosen: dict[str, Any] = {}
-    if found.hyperparameters is not None:
-        chosen |= found.hyperparameters.model_dump()
-    if found.method is not None:
-        other = {"supervised": "dpo", "dpo": "supervised"}[method]
-        if getattr(found.method, other) is not None:
-            raise invalid(f"'method.{other}' does not fit the type '{method}'.", f"method.{other}")
-        section = getattr(found.method, method)
-        if section is not None and section.hyperparameters is not None:
-            chosen |= section.hyperparameters.model_dump()
-    return JobRequest(
-        model=found.model,
-        training_file=found.training_file,
-        validation_file=found.validation_file,
-        method=method,
-        hyperparameters={k: v for k, v in chosen.items() if v not in (None, "auto")},
-        suffix=found.suffix or "",
-        seed=found.seed,
-        metadata=found.metadata or {},
-    )

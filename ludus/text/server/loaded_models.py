@@ -1,7 +1,7 @@
 """Models in memory: loaded at their first request, and released when others need the memory.
 
-    LoadedModels    one per root
-      LoadedModel   a model and its sampling engine, in use by any number of requests
+LoadedModels    one per root
+  LoadedModel   a model and its sampling engine, in use by any number of requests
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from ludus.core.errors import ConfigError, LudusError, is_out_of_memory
-from ludus.core.services import Tell, drop_message
+from ludus.core.services import drop_message
 from ludus.store.files import hash_file
 from ludus.text.models.language_model import LanguageModel, load_model
 from ludus.text.models.library import ModelLibrary
 from ludus.text.sampling.engine import SamplingEngine
 from ludus.text.server.errors import ApiError, no_such_model
-from ludus.text.server.settings import EngineSettings
+from ludus.text.server.settings import EngineSettings, Say
 
 _GIGA = 1e9
 
@@ -47,7 +47,7 @@ class LoadedModels:
     """The models of a library that are in memory; safe to call from several threads."""
 
     def __init__(
-        self, library: ModelLibrary, settings: EngineSettings, *, tell: Tell = drop_message
+        self, library: ModelLibrary, settings: EngineSettings, *, tell: Say = drop_message
     ) -> None:
         self._library = library
         self._settings = settings
@@ -78,7 +78,7 @@ class LoadedModels:
             return model
 
     def acquire(self, name: str) -> LoadedModel:
-        """Return a model, loading it if necessary, in use until `release`; raise ApiError if it is not there."""
+        """Return a model, loaded if necessary, in use until `release`; raise ApiError if there is none."""
         while (model := self.acquire_loaded(name)) is None:
             with self._guard:
                 loading = self._loading.get(name)
@@ -126,7 +126,8 @@ class LoadedModels:
                 unused = self._shrink(keep=model)
             _close(unused)
         except Exception as error:
-            self._end_loading(name, lambda: loading.set_exception(_readable(error, name)))
+            readable = _readable(error, name)
+            self._end_loading(name, lambda: loading.set_exception(readable))
         else:
             self._end_loading(name, lambda: loading.set_result(None))
 
@@ -166,7 +167,7 @@ class LoadedModels:
         size = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
         if limit is not None and size > limit * _GIGA:
             raise ConfigError(
-                f"model '{name}' takes {size / _GIGA:.2f} GB, more than the {limit:g} GB that models may take;"
+                f"model '{name}' takes {size / _GIGA:.2f} GB, more than the {limit:g} GB for models;"
                 " start the server with a higher --memory-gb"
             )
 

@@ -30,12 +30,14 @@ def new_model(text: str) -> tuple[str, NewModelConfig]:
     path = Path(chosen)
     if path.suffix not in (".yaml", ".yml"):
         raise ConfigError(
-            f"--new-model {name}: there is no preset '{chosen}'.{nearest(chosen, PRESETS)} Or give a YAML file"
+            f"--new-model {name}: there is no preset '{chosen}'.{nearest(chosen, PRESETS)} Or give a .yaml"
         )
     try:
         data = strict_yaml.parse(path.read_bytes(), source=chosen)
     except OSError as error:
-        raise ConfigError(f"--new-model {name}: {chosen} cannot be read: {error.strerror}") from None
+        raise ConfigError(
+            f"--new-model {name}: {chosen} cannot be read: {error.strerror}"
+        ) from None
     return name, validate(NewModelConfig, data, source=chosen)
 
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from ludus.config.optional import optional
-from ludus.core.services import Tell
 from ludus.text.models.new_model import NewModelConfig
 from ludus.text.server.engine import LocalEngine
-from ludus.text.server.settings import EngineSettings, ServerSettings
+from ludus.text.server.settings import EngineSettings, Say, ServerSettings
 
 if TYPE_CHECKING:
     from ludus.text.server.serving import Serving
@@ -28,7 +27,7 @@ def opened_engine(
     *,
     new_models: Mapping[str, NewModelConfig],
     models: Mapping[str, Path],
-    tell: Tell,
+    tell: Say,
 ) -> Iterator[LocalEngine]:
     """Yield the engine of a root that has these models, each checked to sample the same at any load."""
     if settings.num_threads is not None:
@@ -51,7 +50,7 @@ def opened_server(
     *,
     new_models: Mapping[str, NewModelConfig],
     models: Mapping[str, Path],
-    tell: Tell,
+    tell: Say,
 ) -> Iterator[Serving]:
     """Yield a server that listens, and answers once it runs."""
     for name in _NEEDED:

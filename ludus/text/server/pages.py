@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from ludus.text.server.errors import invalid, shown
+from fastapi import Request
+
+from ludus.text.server.errors import ApiError, invalid, shown
 
 T = TypeVar("T")
 
@@ -23,7 +25,8 @@ def page_of(
     if after is not None:
         places = [place for place, item in enumerate(items) if name(item) == after]
         if not places:
-            raise invalid(f"Invalid 'after': there is no '{shown(after)}' in this list.", "after")
+            text = f"Invalid 'after': there is no '{shown(after)}' in this list."
+            raise ApiError(404, text, "after", "not_found")
         start = places[0] + 1
     found = items[start : start + limit]
     return {
@@ -33,3 +36,11 @@ def page_of(
         "first_id": name(found[0]) if found else None,
         "last_id": name(found[-1]) if found else None,
     }
+
+
+def refuse_unknown(request: Request, *known: str) -> None:
+    """Raise ApiError for a query parameter that the route does not have; `name[...]` is a part of `name`."""
+    for name in request.query_params:
+        whole = name.partition("[")[0] if name.endswith("]") else name
+        if whole not in known:
+            raise invalid(f"Unknown parameter: '{shown(name)}'.", shown(name), "unknown_parameter")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute, Route
 
 from ludus.core.errors import LudusError
 from ludus.text.server.chat_request import SCHEMA
@@ -20,13 +22,15 @@ from ludus.text.server.file_routes import file_routes
 from ludus.text.server.job_routes import job_routes
 from ludus.text.server.model_routes import model_routes
 from ludus.text.server.schemas import ChatCompletion, ErrorBody
-from ludus.version import __version__
+from ludus.version import VERSION
 
+_PREFIX, _SCHEMA_PATH = "/v1", "/openapi.json"
 _ERRORS = {
     400: "The request has a wrong value.",
     401: "The bearer token is missing or wrong.",
     404: "There is nothing of this name.",
     405: "The path does not take this method.",
+    409: "The Idempotency-Key came with another request before.",
     413: "The body is too large.",
     429: "Too many requests or tokens.",
     500: "The server failed.",
@@ -37,7 +41,7 @@ def make_routes(engine: LocalEngine) -> FastAPI:
     """Return the application of all routes but chat completions."""
     app = FastAPI(
         title="ludus serve",
-        version=__version__,
+        version=VERSION,
         docs_url=None,
         redoc_url=None,
         # OpenAI has these paths without a slash at the end.
@@ -46,12 +50,15 @@ def make_routes(engine: LocalEngine) -> FastAPI:
             code: {"model": ErrorBody, "description": text} for code, text in _ERRORS.items()
         },
     )
-    for router in (model_routes(engine), file_routes(engine), job_routes(engine)):
-        app.include_router(router, prefix="/v1")
+    routers = (model_routes(engine), file_routes(engine), job_routes(engine))
+    for router in routers:
+        app.include_router(router, prefix=_PREFIX)
+    answer_http = partial(_answer_http, routes=[one for router in routers for one in router.routes])
     app.add_exception_handler(ApiError, _answer_known)
     app.add_exception_handler(LudusError, _answer_mistake)
     app.add_exception_handler(RequestValidationError, _answer_invalid)
-    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(HTTPException, answer_http)
+    app.add_exception_handler(Exception, _answer_bug)
     app.openapi = lambda: _schema(app)  # type: ignore[method-assign]
     return app
 
@@ -77,7 +84,7 @@ async def _answer_invalid(request: Request, error: Exception) -> JSONResponse:
 def _first(errors: Sequence[Any]) -> ApiError:
     """Return the first problem of a request as OpenAI words it."""
     kind, place, message = errors[0]["type"], errors[0]["loc"], errors[0]["msg"]
-    param = ".".join(str(part) for part in place[1:]) or None
+    param = ".".join(str(part) for part in place[1:] if _is_field(part)) or None
     if kind == "json_invalid":
         return ApiError(400, f"We could not parse the JSON body of your request: {message}.")
     if kind == "missing":
@@ -91,25 +98,42 @@ def _first(errors: Sequence[Any]) -> ApiError:
     return ApiError(400, f"Invalid value for '{param}': {message}.", param, "invalid_value")
 
 
-async def _answer_http(request: Request, error: Exception) -> JSONResponse:
+def _is_field(part: object) -> bool:
+    """Return whether a part of a place is in the request: pydantic adds the names of types."""
+    is_type = isinstance(part, str) and (not part.isidentifier() or part in ("int", "float", "str"))
+    return not is_type
+
+
+async def _answer_bug(request: Request, error: Exception) -> JSONResponse:
+    return _answer(server_error())
+
+
+async def _answer_http(
+    request: Request, error: Exception, *, routes: Sequence[BaseRoute]
+) -> JSONResponse:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, ApiError):
+        # FastAPI wraps what is raised while it reads a body.
+        return _answer(error.__cause__)
     method, path = request.method, request.url.path
-    if error.status_code == 404:
-        return _answer(ApiError(404, f"Invalid URL ({method} {path})", code="unknown_url"))
-    if error.status_code == 405:
-        allowed = _methods_of(request, path)
-        text = f"Not allowed to {method} on {path}. (HINT: Perhaps you meant {' or '.join(allowed)}?)"
+    allowed = _methods_of(path, routes)
+    if error.status_code in (404, 405) and allowed:
+        text = (
+            f"Not allowed to {method} on {path}. (HINT: Perhaps you meant {' or '.join(allowed)}?)"
+        )
         headers = {"allow": ", ".join(allowed)}
         return _answer(ApiError(405, text, code="method_not_supported", headers=headers))
+    if error.status_code == 404:
+        return _answer(ApiError(404, f"Invalid URL ({method} {path})", code="unknown_url"))
     return _answer(ApiError(error.status_code, str(error.detail)))
 
 
-def _methods_of(request: Request, path: str) -> list[str]:
+def _methods_of(path: str, routes: Sequence[BaseRoute]) -> list[str]:
     """Return the methods that a path takes."""
-    found = {"POST"} if path == PATH else set()
-    for route in request.app.routes:
-        if route.path_regex.match(path):
-            found |= route.methods
+    found = {PATH: {"POST"}, _SCHEMA_PATH: {"GET"}}.get(path, set())
+    for route in routes:
+        if isinstance(route, Route) and route.path_regex.match(path.removeprefix(_PREFIX)):
+            found |= route.methods or set()
     return sorted(found)
 
 

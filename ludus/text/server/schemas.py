@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from ludus.text.server.job_record import JobRequest
 
 Auto = Literal["auto"]
+
+
+def _whole(value: object) -> object:
+    """Return 3.0 as 3, which are the same number in JSON."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+WHOLE = BeforeValidator(_whole)
 MAX_METADATA = 16
 
 
@@ -150,10 +160,10 @@ class CheckpointPage(_Page):
 class Hyperparameters(_Body):
     """How to tune; `auto` lets the server choose."""
 
-    n_epochs: Annotated[int, Field(ge=1, le=1000)] | Auto | None = None
-    batch_size: Annotated[int, Field(ge=1, le=4096)] | Auto | None = None
+    n_epochs: Annotated[int, Field(ge=1, le=1000), WHOLE] | Auto | None = None
+    batch_size: Annotated[int, Field(ge=1, le=4096), WHOLE] | Auto | None = None
     learning_rate_multiplier: Annotated[float, Field(gt=0, le=1e6)] | Auto | None = None
-    lora_rank: Annotated[int, Field(ge=1, le=1024)] | None = None
+    lora_rank: Annotated[int, Field(ge=1, le=1024), WHOLE] | None = None
     """An addition: train adapters of this rank (LoRA) alone, of a model of transformers."""
 
 
@@ -165,24 +175,32 @@ class DpoHyperparameters(Hyperparameters):
     """An addition: the weight of the log-likelihood of the preferred answers."""
 
 
-class SupervisedMethod(_Body):
-    """Learning from conversations."""
+class SupervisedOptions(_Body):
+    """Options of learning from conversations."""
 
     hyperparameters: Hyperparameters | None = None
 
 
-class DpoMethod(_Body):
-    """Direct preference optimisation."""
+class DpoOptions(_Body):
+    """Options of direct preference optimisation."""
 
     hyperparameters: DpoHyperparameters | None = None
 
 
-class Method(_Body):
-    """What a job learns from."""
+class SupervisedMethod(_Body):
+    """Learning from conversations."""
 
-    type: Literal["supervised", "dpo"]
-    supervised: SupervisedMethod | None = None
-    dpo: DpoMethod | None = None
+    type: Literal["supervised"]
+    supervised: SupervisedOptions | None = None
+    dpo: None = None
+
+
+class DpoMethod(_Body):
+    """Learning from preferences: direct preference optimisation."""
+
+    type: Literal["dpo"]
+    dpo: DpoOptions | None = None
+    supervised: None = None
 
 
 class CreateJob(_Body):
@@ -193,9 +211,9 @@ class CreateJob(_Body):
     validation_file: Annotated[str, Field(min_length=1, max_length=200)] | None = None
     hyperparameters: Hyperparameters | None = None
     """An earlier place of those of supervised jobs."""
-    method: Method | None = None
+    method: Annotated[SupervisedMethod | DpoMethod, Field(discriminator="type")] | None = None
     suffix: Annotated[str, Field(max_length=64)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**63), WHOLE] | None = None
     metadata: (
         Annotated[
             dict[
@@ -207,6 +225,27 @@ class CreateJob(_Body):
         | None
     ) = None
     integrations: Annotated[list[Any], Field(max_length=0)] | None = None
+
+    def to_request(self) -> JobRequest:
+        """Return what is asked for, without what is left to the server."""
+        sections: list[Hyperparameters | None] = [self.hyperparameters]
+        if isinstance(self.method, SupervisedMethod) and self.method.supervised is not None:
+            sections.append(self.method.supervised.hyperparameters)
+        if isinstance(self.method, DpoMethod) and self.method.dpo is not None:
+            sections.append(self.method.dpo.hyperparameters)
+        chosen: dict[str, Any] = {}
+        for section in sections:
+            chosen |= {} if section is None else section.model_dump()
+        return JobRequest(
+            model=self.model,
+            training_file=self.training_file,
+            validation_file=self.validation_file,
+            method="supervised" if self.method is None else self.method.type,
+            hyperparameters={k: v for k, v in chosen.items() if v not in (None, "auto")},
+            suffix=self.suffix or "",
+            seed=self.seed,
+            metadata=self.metadata or {},
+        )
 
 
 class ChatMessage(BaseModel):

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import ConfigError
-from ludus.core.services import Tell
 from ludus.text.server.access import read_token
 from ludus.text.server.engine import LocalEngine
-from ludus.text.server.settings import ServerSettings
+from ludus.text.server.settings import Say, ServerSettings
 
 _BACKLOG = 2048
 _GRACE = 5
@@ -51,7 +50,7 @@ def url_of(listening: socket.socket, host: str) -> str:
 class Serving:
     """An engine that is being served; `run` returns after `stop`."""
 
-    def __init__(self, engine: LocalEngine, settings: ServerSettings, *, tell: Tell) -> None:
+    def __init__(self, engine: LocalEngine, settings: ServerSettings, *, tell: Say) -> None:
         """Open the socket and make the application; raise LudusError if that is not possible."""
         import uvicorn
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ludus.core.errors import ConfigError
 
 MEBI = 1 << 20
+Say = Callable[[str], None]
+"""Shows a line to whom the server belongs."""
 
 
 @dataclass(frozen=True)

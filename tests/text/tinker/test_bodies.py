@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -25,10 +27,8 @@ from ludus.text.server.tinker.wire import (
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_in_a_sentence(data: bytes) -> None:
-    try:
-        read_forward_backward(data)
-    except WireError as error:
-        assert str(error)
+    with contextlib.suppress(WireError):
+        assert read_forward_backward(data)["model_id"] is not None
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.binary(max_size=9)), max_size=5))
@@ -85,7 +85,9 @@ def test_a_forward_backward_request_is_read_whole() -> None:
 def test_an_image_is_refused_by_name() -> None:
     body = read_forward_backward(bytes_field(3, chunk(2, b"")))
     whole = read_body(ForwardBackward, body).forward_backward_input
-    with pytest.raises(Refused, match="datum 0 has a chunk of type 'image'; this server reads text"):
+    with pytest.raises(
+        Refused, match="datum 0 has a chunk of type 'image'; this server reads text"
+    ):
         whole.data[0].model_input.ints("datum 0")
 
 
