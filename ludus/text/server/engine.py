@@ -4,6 +4,7 @@ ROOT/models/        ModelLibrary    models, by name
 ROOT/files/         FileStore       uploaded files
 ROOT/jobs/          JobStore        fine-tuning jobs
 ROOT/runs/                          the runs of jobs that have not succeeded
+ROOT/tinker/        TinkerService   models that are trained through Tinker's API
 ROOT/LOCK                           held by the one process that serves the root
 """
 
@@ -33,6 +34,8 @@ from ludus.text.server.job_store import JobStore
 from ludus.text.server.jobs import Jobs
 from ludus.text.server.loaded_models import LoadedModel, LoadedModels
 from ludus.text.server.settings import EngineSettings, Say
+from ludus.text.server.tinker.places import LibraryWithSaved
+from ludus.text.server.tinker.service import RUNS, TinkerService
 
 _SEEDS = 2**63
 _LEAST = 1e-9
@@ -51,6 +54,7 @@ class LocalEngine:
     files: FileStore
     jobs: Jobs
     models: LoadedModels
+    tinker: TinkerService
 
     def __init__(
         self, root: str | Path, settings: EngineSettings | None = None, *, tell: Say = drop_message
@@ -70,10 +74,16 @@ class LocalEngine:
             storage.check_owned = lock.check
             for folder in ("", "files", "jobs", "models"):
                 _sweep(storage, folder)
-            self.library = ModelLibrary(self.root / "models")
+            tinker = self.root / "tinker"
+            self.library = LibraryWithSaved(self.root / "models", tinker / RUNS)
             self.files = FileStore(storage)
             self.models = LoadedModels(self.library, self.settings, tell=self._tell)
             opened.callback(self.models.close)
+            device = self.settings.device
+            self.tinker = TinkerService(
+                tinker, self.library, self.models, device=device, tell=self._tell
+            )
+            opened.callback(self.tinker.close)
             store = JobStore(storage)
             opened.callback(store.close)
             runs = self.root / "runs"
