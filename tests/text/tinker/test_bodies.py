@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, strategies as st
 
@@ -25,10 +27,8 @@ from ludus.text.server.tinker.wire import (
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_in_a_sentence(data: bytes) -> None:
-    try:
-        read_forward_backward(data)
-    except WireError as error:
-        assert str(error)
+    with contextlib.suppress(WireError):
+        assert read_forward_backward(data)["model_id"] is not None
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.binary(max_size=9)), max_size=5))

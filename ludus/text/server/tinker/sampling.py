@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from ludus.core.errors import LudusError
 from ludus.seeds import derive
@@ -23,6 +25,7 @@ from ludus.text.server.tinker.outcomes import (
 from ludus.text.server.tinker.requests import Refused, Sample
 from ludus.text.server.tinker.run_record import SamplerRecord
 
+T = TypeVar("T")
 _MOST_KEPT = 8192
 
 
@@ -35,6 +38,7 @@ class Samples:
         self._outcomes: OrderedDict[str, Future[Outcome]] = OrderedDict()
         self._last_use: dict[str, int] = {}
         self._num_uses = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="tinker-sampling")
 
     def last_use(self, path: str) -> int:
         """Return when saved weights were last sampled from: a higher number is later, 0 is never."""
@@ -51,15 +55,49 @@ class Samples:
         model = self._models.acquire(record.model_path or record.base_model)
         try:
             request = read_request(body, record, model)
-            outcome = _Submission(model.engine, request, with_prompt=bool(body.prompt_logprobs))
+            scored = request.prompt if body.prompt_logprobs else None
+            outcome = self._sampled(model.engine, request, scored)
         except BaseException:
             self._models.release(model)
             raise
-        outcome.future.add_done_callback(lambda done: self._models.release(model))
+        outcome.add_done_callback(lambda done: self._aside(self._models.release, model))
         with self._guard:
-            self._outcomes[request_id] = outcome.future
+            self._outcomes[request_id] = outcome
             while len(self._outcomes) > _MOST_KEPT:
                 self._outcomes.popitem(last=False)
+
+    def _sampled(
+        self, engine: SamplingEngine, request: SampleRequest, scored: tuple[int, ...] | None
+    ) -> Future[Outcome]:
+        """Return the outcome of a request, with the log-probabilities of a prompt."""
+        outcome: Future[Outcome] = Future()
+
+        def settle(done: Future[list[EngineSample]]) -> None:
+            try:
+                samples = tuple(_sampled(one) for one in done.result())
+                prompt = None if scored is None else _scores(engine, scored)
+                outcome.set_result(SampleOutput(samples, prompt))
+            except LudusError as error:
+                outcome.set_result(Failure(str(error)))
+            except Exception as error:
+                outcome.set_result(Failure(f"{type(error).__name__}: {error}", "server"))
+
+        submitted = engine.submit(request)
+        if scored is None:
+            submitted.add_done_callback(settle)
+        else:
+            submitted.add_done_callback(lambda done: self._aside(settle, done))
+        return outcome
+
+    def _aside(self, deed: Callable[[T], None], given: T) -> None:
+        """Do something that may wait for an engine, which the engine's own thread must not."""
+        # After `close` nobody waits for it.
+        with contextlib.suppress(RuntimeError):
+            self._thread.submit(deed, given)
+
+    def close(self) -> None:
+        """Stop; the outcomes of samples in progress are lost."""
+        self._thread.shutdown(cancel_futures=True)
 
     def outcome(self, request_id: str) -> Future[Outcome]:
         """Return the outcome of a request; raise Refused if it must be sent again, as after a restart."""
@@ -72,30 +110,8 @@ class Samples:
         return found
 
 
-class _Submission:
-    """One request in an engine; its future settles once samples and prompt are scored."""
-
-    def __init__(
-        self, engine: SamplingEngine, request: SampleRequest, *, with_prompt: bool
-    ) -> None:
-        self._engine, self._request, self._with_prompt = engine, request, with_prompt
-        self.future: Future[Outcome] = Future()
-        engine.submit(request).add_done_callback(self._settle)
-
-    def _settle(self, done: Future[list[EngineSample]]) -> None:
-        try:
-            samples = tuple(_sampled(one) for one in done.result())
-            prompt = self._prompt_logprobs() if self._with_prompt else None
-            self.future.set_result(SampleOutput(samples, prompt))
-        except LudusError as error:
-            self.future.set_result(Failure(str(error)))
-        except Exception as error:
-            self.future.set_result(Failure(f"{type(error).__name__}: {error}", "server"))
-
-    def _prompt_logprobs(self) -> tuple[float, ...]:
-        first, *rest = self._request.prompt
-        scores = self._engine.logprobs_of([((first,), rest)])[0]
-        return (math.nan, *scores)
+def _scores(engine: SamplingEngine, prompt: tuple[int, ...]) -> tuple[float, ...]:
+    return (math.nan, *engine.logprobs_of([(prompt[:1], prompt[1:])])[0])
 
 
 def _sampled(sample: EngineSample) -> SampledTokens:

@@ -257,6 +257,7 @@ class TinkerService:
     def close(self) -> None:
         """Stop; what was accepted and is not done yet is done after the next start."""
         self._work.close()
+        self._samples.close()
 
 
 def _lora_shape(given: requests.Lora | None, number: int) -> LoraShape | None:
