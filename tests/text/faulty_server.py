@@ -91,9 +91,7 @@ class FaultyServer:
     def asked(self, path: str, method: str = "POST") -> list[Request]:
         return [one for one in self.requests if (one.method, one.path) == (method, f"/v1{path}")]
 
-    async def _connection(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)

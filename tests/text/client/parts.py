@@ -93,7 +93,9 @@ def journals(folder: Path | None) -> Callable[[str], Any]:
 
 
 @contextlib.asynccontextmanager
-async def opened(provider: Provider, folder: Path | None = None, **keys: Any) -> AsyncIterator[Client]:
+async def opened(
+    provider: Provider, folder: Path | None = None, **keys: Any
+) -> AsyncIterator[Client]:
     """Yield an open client in its first iteration."""
     config = keys.pop("config", client_config())
     ledger = keys.pop("ledger", None) or Ledger(budget())

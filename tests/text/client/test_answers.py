@@ -46,10 +46,14 @@ def test_an_answer_is_not_asked_for_again_after_a_restart(tmp_path: Path) -> Non
         async with FaultyServer() as server:
             provider = openai(server.url)
             async with opened(provider, tmp_path) as client:
-                first = await client.together(ask(client, at, n=2, logprobs=True) for at in range(5))
+                first = await client.together(
+                    ask(client, at, n=2, logprobs=True) for at in range(5)
+                )
             server.answer = lambda body, index: "another"
             async with opened(provider, tmp_path) as client:
-                again = await client.together(ask(client, at, n=2, logprobs=True) for at in range(6))
+                again = await client.together(
+                    ask(client, at, n=2, logprobs=True) for at in range(6)
+                )
                 assert again[:5] == first
                 assert again[5].choices[0].text == "another"
                 assert client.ledger.spent.requests == 6

@@ -48,7 +48,10 @@ def answers(fault: Callable[[Request], str | None], number: int = 1, **keys: Any
     """Ask a faulty server, check the answers, and return it."""
 
     async def main() -> FaultyServer:
-        async with FaultyServer(fault=fault) as server, opened(openai(server.url), **keys) as client:
+        async with (
+            FaultyServer(fault=fault) as server,
+            opened(openai(server.url), **keys) as client,
+        ):
             found = await client.together(ask(client, at) for at in range(number))
             assert [answer.choices[0].text for answer in found] == ["sample 0"] * number
             return server
@@ -60,7 +63,10 @@ def error_of(fault: Callable[[Request], str | None], **keys: Any) -> tuple[Provi
     """Ask a server that keeps failing; return the error and the number of tries."""
 
     async def main() -> tuple[ProviderError, int]:
-        async with FaultyServer(fault=fault) as server, opened(openai(server.url), **keys) as client:
+        async with (
+            FaultyServer(fault=fault) as server,
+            opened(openai(server.url), **keys) as client,
+        ):
             with pytest.raises(ProviderError) as raised:
                 await ask(client, 0)
             return raised.value, len(server.requests)

@@ -150,7 +150,9 @@ def test_a_budget_of_zero_allows_what_costs_nothing() -> None:
     async def main() -> None:
         free = {"input": 0.0, "cached_input": 0.0, "output": 0.0, "training": 0.0}
         config = validate(
-            BudgetConfig, {"max_cost": 0.0, "max_tokens": None, "prices": {"tiny": free}}, source="x"
+            BudgetConfig,
+            {"max_cost": 0.0, "max_tokens": None, "prices": {"tiny": free}},
+            source="x",
         )
         async with FaultyServer() as server:
             async with opened(openai(server.url), ledger=Ledger(config)) as client:
@@ -232,7 +234,9 @@ def test_money_is_remembered_by_the_checkpoint_where_the_journal_was_deleted(
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("row", [["a", "b", "c", 1], ["a", "b", 3], "x", ["a", "b", "c", *[-1] * 9]])
+@pytest.mark.parametrize(
+    "row", [["a", "b", "c", 1], ["a", "b", 3], "x", ["a", "b", "c", *[-1] * 9]]
+)
 def test_a_damaged_state_is_refused(row: Any) -> None:
     with pytest.raises(CheckpointError, match="spent"):
         Ledger(budget()).load_state_dict({"spent": [row]})

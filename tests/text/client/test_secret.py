@@ -118,7 +118,9 @@ def test_the_key_is_in_no_error_log_traceback_or_file(
         # Frames' variables are printed by some tools, contexts by all.
         found = traceback.TracebackException.from_exception(error, capture_locals=True)
         # The server of this test keeps the headers that it was sent.
-        assert not [one for one in found.stack if "/tests/" not in one.filename and KEY in f"{one.locals}"]
+        assert not [
+            one for one in found.stack if "/tests/" not in one.filename and KEY in f"{one.locals}"
+        ]
         assert KEY not in "".join(found.format_exception_only())
         seen: set[int] = set()
         chain: list[BaseException | None] = [error]
