@@ -45,7 +45,7 @@ class Connection:
             config.client,
             journal=run.journal,
             ledger=self.ledger,
-            cache=None if cache is None else ResponseCache(cache),
+            cache=None if cache is None else ResponseCache(Path(cache), provider=_address(config)),
             tell=run.tell,
             is_interrupted=lambda: run.interrupted,
         )
@@ -140,3 +140,9 @@ class Connection:
                     found[key] = found.get(key, 0.0) + value
         for name, value in found.items():
             self._run.log.rate(name, value)
+
+
+def _address(config: TextHyperParameters) -> str:
+    """Return what distinguishes the models of a provider from those of another with the same names."""
+    provider = config.provider
+    return f"{kind_of(provider)} {getattr(provider, 'url', None) or ''}"

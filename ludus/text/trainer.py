@@ -30,6 +30,7 @@ from ludus.text.rollouts.questions import QuestionOrder
 from ludus.text.rollouts.speakers import Demonstrator, ModelSpeaker
 from ludus.text.rollouts.statistics import rollout_statistics
 from ludus.text.rollouts.store import RolloutStore
+from ludus.text.rollouts.transcripts import write_transcripts
 from ludus.text.scenario import TextDataset, TextDatasets, TextScenario
 
 T = TypeVar("T")
@@ -203,7 +204,7 @@ class PureTextRlTrainer(Trainer):
         """
         is_test = stage != "sample_rollouts"
         played = self.play(episodes, self.speakers(stage, is_test=is_test), key)
-        return to_arrays(played, self.handler)
+        return to_arrays(played, self.handler, with_tokens=self.samples_logprobs and not is_test)
 
     def play(
         self,
@@ -281,6 +282,7 @@ class PureTextRlTrainer(Trainer):
         }
 
     def _write_transcripts(self, split: str, iteration: int, rollouts: NestedArrayDict) -> None:
+        """Write what was said, as lines and as a page."""
         dataset: TextDataset = getattr(self.datasets, split.partition("-")[0])
         write_transcripts(
             self.run.files, rollouts, dataset, self.handler, split=split, iteration=iteration

@@ -89,8 +89,13 @@ class Episode:
         return found
 
 
-def to_arrays(episodes: Sequence[Episode], handler: ProtocolHandler) -> NestedArrayDict:
-    """Return episodes as arrays of (B, T), padded to all rounds, with the rewards of the protocol."""
+def to_arrays(
+    episodes: Sequence[Episode], handler: ProtocolHandler, *, with_tokens: bool = False
+) -> NestedArrayDict:
+    """Return episodes as arrays of (B, T), padded to all rounds, with the rewards of the protocol.
+
+    `with_tokens` adds the tokens of each answer, padded with -1, and their log-probabilities.
+    """
     names, channels = handler.agent_names, handler.message_channel_names
     shape = (len(episodes), handler.max_message_rounds)
     mask = np.zeros(shape, dtype=bool)
@@ -126,6 +131,8 @@ def to_arrays(episodes: Sequence[Episode], handler: ProtocolHandler) -> NestedAr
             messages += [said.get(channel, "") for channel in channels]
     agents = {**whole, "text": _strings(texts, (*shape, len(names)))}
     agents["prompt"] = _strings(prompts, (*shape, len(names)))
+    if with_tokens:
+        agents |= _tokens(episodes, names, shape)
     once = {
         name: [getattr(one, name) for one in episodes] for name in ("index", "y", "seed", "group")
     }
@@ -181,6 +188,25 @@ def _note(whole: Mapping[str, np.ndarray], at: tuple[int, int, int], turn: Turn)
     whole["retries"][at] = turn.retries
     whole["truncated"][at] = turn.is_truncated
     whole["malformed"][at] = turn.is_malformed
+
+
+def _tokens(
+    episodes: Sequence[Episode], names: Sequence[str], shape: tuple[int, int]
+) -> dict[str, np.ndarray]:
+    """Return the tokens of each answer and their log-probabilities, (B, T, A, L)."""
+    turns = [
+        (b, t, names.index(name), turn)
+        for b, episode in enumerate(episodes)
+        for t, by_agent in enumerate(episode.rounds)
+        for name, turn in by_agent.items()
+    ]
+    longest = max((len(turn.token_ids) for *_, turn in turns), default=0)
+    ids = np.full((*shape, len(names), longest), -1, dtype=np.int64)
+    logprobs = np.zeros(ids.shape)
+    for b, t, a, turn in turns:
+        ids[b, t, a, : len(turn.token_ids)] = turn.token_ids
+        logprobs[b, t, a, : len(turn.logprobs)] = turn.logprobs
+    return {"token_ids": ids, "logprobs": logprobs}
 
 
 def _padded(path: Sequence[int], length: int) -> list[int]:

@@ -47,6 +47,10 @@ class RolloutStore:
         """Return the rollouts of a name; raise RunError if their file was changed."""
         if self._newest is not None and self._newest[0] == name:
             return self._newest[1]
+        if name not in self._digests:
+            raise RunError(
+                f"the run has no rollouts '{name}'; resume from a checkpoint before them"
+            )
         if self._files is None:
             data = self._held[name]
         else:
