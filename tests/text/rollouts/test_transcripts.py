@@ -214,12 +214,13 @@ def test_cards_count_outcomes_and_rewards() -> None:
     some = [
         transcript(0, turn("a", tokens=5)),
         transcript(1, turn("b", tokens=1_200), outcome="wrong", rewards={"prover": 0.0}),
+        transcript(2, turn("c"), outcome=None, rewards={"prover": 0.0}),
     ]
     page = transcripts_page(some, title="t", about="a")
     for card in (
-        "<b>2</b><span>episodes</span>",
-        "<b>50.0%</b><span>right</span>",
-        "<b>0.5</b><span>mean reward of prover</span>",
+        "<b>3</b><span>episodes</span>",
+        "<b>33.3%</b><span>right</span>",
+        "<b>0.333</b><span>mean reward of prover</span>",
         "<b>-0.5</b><span>mean reward of verifier</span>",
         "<b>1,205</b><span>tokens sampled</span>",
     ):
