@@ -127,8 +127,8 @@ def _cards(transcripts: Sequence[Transcript]) -> str:
     for agent in _agents(transcripts)[:_MOST_AGENT_CARDS]:
         rewards = [one.rewards[agent] for one in transcripts if agent in one.rewards]
         if rewards:
-            mean = short_number(math.fsum(rewards) / len(rewards))
-            cards.append((mean, f"mean reward of {agent}"))
+            mean = float(f"{math.fsum(rewards) / len(rewards):.3g}")
+            cards.append((short_number(mean), f"mean reward of {agent}"))
     tokens = sum(turn.tokens for one in transcripts for turn in one.turns)
     if tokens:
         cards.append((f"{tokens:,}", "tokens sampled"))

@@ -38,7 +38,8 @@ button:hover:enabled{border-color:var(--soft)}button:disabled{opacity:.4;cursor:
 .top .gains{margin-left:auto;display:flex;flex-wrap:wrap;gap:2px 14px;justify-content:flex-end}
 .gains b{font-variant-numeric:tabular-nums;font-weight:650}
 .gains span{overflow-wrap:anywhere}
-.pill.small{font-size:12px;padding:0 9px;white-space:normal;overflow-wrap:anywhere;border-radius:11px}
+.pill.small{font-size:12px;padding:0 9px;white-space:normal;
+ overflow-wrap:anywhere;border-radius:11px}
 .said,.question,.extra{white-space:pre-wrap;overflow-wrap:anywhere;unicode-bidi:plaintext;tab-size:4}
 .question{margin:8px 0 10px;padding:8px 12px;background:var(--page);border-radius:8px}
 .extra{margin:8px 0 0;color:var(--soft);font-size:13px}
@@ -58,7 +59,8 @@ mark{background:color-mix(in srgb,var(--c3) 45%,transparent);color:inherit;borde
 .keys{margin-top:20px}
 kbd{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;border:1px solid var(--rule);
  border-radius:4px;padding:0 5px;background:var(--card);margin-left:8px}
-@media (max-width:640px){#filters{position:static;padding:10px 12px}.episode{padding:10px 12px 12px}.row{gap:8px 12px}#filters .search{flex-basis:100%}
+@media (max-width:640px){#filters{position:static;padding:10px 12px}.episode{padding:10px 12px 12px}
+ .row{gap:8px 12px}#filters .search{flex-basis:100%}
  .top .gains{margin-left:0;width:100%;justify-content:flex-start}.keys{display:none}}
 @media print{#filters,.pages,.keys,.more{display:none}.long{max-height:none;mask-image:none}}
 """

@@ -109,6 +109,9 @@ def _structure(data: bytes) -> bytes:
     if not 2 <= length <= min(_MAX_HEADER, len(data) - 8):
         raise ValueError("it does not begin as a safetensors file")
     header = parse_json(data[8 : 8 + length], source="the header")
+    # Counted before they are made: a hundred thousand empty arrays take seconds.
+    if len(header) > 2 * _MAX_LEAVES + 1:
+        raise ValueError(f"it holds more than {2 * _MAX_LEAVES} arrays")
     text = header["__metadata__"][_METADATA]
     if not isinstance(text, str):
         raise ValueError("the header holds no tree")

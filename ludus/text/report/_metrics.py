@@ -68,15 +68,15 @@ def iterations(lines: Iterable[Mapping[str, object]]) -> list[Iteration]:
     """Return the iterations in the lines of the logs, in order."""
     found: dict[int, dict[Figure, float]] = {}
     for line in lines:
-        place = number(line.get("iteration"))
+        # A counter is left out of a line where it is 0.
+        place = number(line.get("iteration", 0))
         if place is None or place != int(place):
             continue
-        figures = found.setdefault(int(place), {})
         for name, value in line.items():
             figure, measured = read_name(name), number(value)
             if figure is not None and measured is not None:
-                figures[figure] = measured
-    return [Iteration(place, found[place]) for place in sorted(found) if found[place]]
+                found.setdefault(int(place), {})[figure] = measured
+    return [Iteration(place, found[place]) for place in sorted(found)]
 
 
 def stage_seconds(lines: Iterable[Mapping[str, object]]) -> dict[str, float]:

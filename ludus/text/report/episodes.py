@@ -17,6 +17,7 @@ from ludus.text.report._metrics import SPLITS, Iteration, iterations, stage_seco
 _MOST_ITERATIONS = 200
 _MOST_AGENTS = 8
 _FOLDER = "transcripts"
+_READ = "read"
 _PAGE = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)-(?P<iteration>\d{1,9})\.html")
 
 
@@ -44,7 +45,10 @@ def _body(run: ReportedRun, *, is_alone: bool) -> str:
     found = iterations([*run.read_lines("metrics.jsonl"), *timing])
     pages = _pages(run, is_alone=is_alone)
     parts = [
-        _by_iteration(found, pages),
+        _by_iteration(
+            found, {place: link for (word, place), link in pages.items() if word == _READ}
+        )
+        + _more([link for (word, _), link in pages.items() if word != _READ]),
         _by_stage(found, stage_seconds(timing)),
         _by_agent(found),
     ]
@@ -52,11 +56,11 @@ def _body(run: ReportedRun, *, is_alone: bool) -> str:
     return shown or '<div class="panel"><p>No episode was played yet.</p></div>'
 
 
-def _by_iteration(found: Sequence[Iteration], pages: dict[int, list[str]]) -> str:
+def _by_iteration(found: Sequence[Iteration], pages: dict[int, str]) -> str:
     """Return a row for each iteration, with a link to its transcripts."""
     agents = _words(found, "agent", "reward")[:_MOST_AGENTS]
     columns = [
-        *((f"{split} accuracy", "accuracy", {"split": split}) for split in SPLITS),
+        *((f"{_words_of(split)} accuracy", "accuracy", {"split": split}) for split in SPLITS),
         *(
             (f"{split} reward of {agent}", "reward", {"split": split, "agent": agent})
             for split in SPLITS[:1]
@@ -81,7 +85,7 @@ def _by_iteration(found: Sequence[Iteration], pages: dict[int, list[str]]) -> st
             total = one.total(kind)
             cells.append(_figure(None if total is None else total - before[kind]))
             before[kind] = before[kind] if total is None else total
-        rows.append([str(number), ", ".join(pages.get(number, [])), *cells])
+        rows.append([str(number), pages.get(number, ""), *cells])
     titles = ["iteration", "transcripts", *(title for title, _, _ in columns), *sums]
     left_out = len(rows) - _MOST_ITERATIONS
     more = f"<p>{left_out:,} earlier iterations are in metrics.jsonl.</p>" if left_out > 0 else ""
@@ -94,7 +98,7 @@ def _by_stage(found: Sequence[Iteration], seconds: dict[str, float]) -> str:
     stages = list(dict.fromkeys([*_words(found, "stage", "tokens", "cost"), *seconds]))
     rows = [
         [
-            text(stage.replace("_", " ")),
+            text(_words_of(stage)),
             _figure(last.total("tokens", stage=stage)),
             _figure(last.total("cost", stage=stage)),
             _time(seconds.get(stage)),
@@ -136,19 +140,28 @@ def _words(found: Iterable[Iteration], field: str, *kinds: str) -> list[str]:
     return list(words)
 
 
-def _pages(run: ReportedRun, *, is_alone: bool) -> dict[int, list[str]]:
-    """Return the links to the pages of transcripts of each iteration."""
-    found: dict[int, list[str]] = {}
+def _more(links: Sequence[str]) -> str:
+    return f"<p>Further transcripts: {', '.join(links)}</p>" if links else ""
+
+
+def _pages(run: ReportedRun, *, is_alone: bool) -> dict[tuple[str, int], str]:
+    """Return a link to each page of transcripts, by what it shows and the number of the iteration."""
+    found: dict[tuple[str, int], str] = {}
     for name in run.names(_FOLDER):
         if page := _PAGE.fullmatch(name):
             # The page of one run lies in its directory; that of several may lie anywhere.
             place = f"{_FOLDER}/{name}"
             if not is_alone:
                 place = f"{run.place}/{place}" if is_url(run.place) else _uri(run.place, place)
-            word = "read" if page["name"] == "iteration" else page["name"]
-            link = f'<a href="{text(place)}">{text(word)}</a>'
-            found.setdefault(int(page["iteration"]), []).append(link)
+            number = int(page["iteration"])
+            word = _words_of(page["name"].removeprefix("test-"))
+            word = _READ if page["name"] == "iteration" else f"{word} {number}"
+            found[word, number] = f'<a href="{text(place)}">{text(word)}</a>'
     return found
+
+
+def _words_of(name: str) -> str:
+    return name.replace("_", " ")
 
 
 def _uri(place: str, name: str) -> str:

@@ -142,6 +142,8 @@ def test_parts_are_joined_as_lists_are(data: st.DataObject) -> None:
     beside = {path: [x + y for x, y in zip(a, b, strict=True)] for path, (a, b) in rows.items()}
     assert listed(NestedArrayDict.concatenate(parts, axis=-1)) == beside
     assert NestedArrayDict.concatenate(parts, axis=1).batch_size == (2, 6)
+    assert NestedArrayDict.stack([*parts, parts[0]], axis=-1).batch_size == (2, 3, 3)
+    assert NestedArrayDict.stack([parts[0]], axis=1).batch_size == (2, 1, 3)
     assert [
         part == back for part, back in zip(parts, NestedArrayDict.stack(parts), strict=True)
     ] == [True, True]
@@ -244,6 +246,10 @@ def test_an_index_covers_batch_dimensions_only(rollouts: NestedArrayDict) -> Non
     for index in ((0, 0, 0), (slice(None), mask), 2, [5], "a b".split, 1.5, True, np.float64(1)):
         with pytest.raises(BadIndex):
             rollouts[index]
+    with pytest.raises(
+        BadIndex, match=r"^3 dimensions are indexed, but the batch size is \(2, 3\)"
+    ):
+        rollouts[0, 0, 0]
     with pytest.raises(BadIndex, match="one ellipsis only"):
         rollouts[..., ...]
     assert rollouts[[]].batch_size == (0, 3)
@@ -313,6 +319,12 @@ def refused() -> Iterator[tuple[object, str]]:
 def test_other_values_are_refused(value: object, words: str) -> None:
     with pytest.raises(NestedError, match=words):
         NestedArrayDict({"leaf": value}, 2)
+
+
+def test_numbers_are_held_in_the_byte_order_of_the_machine() -> None:
+    leaf = NestedArrayDict({"x": np.array([1, 2], dtype=">i4")}, 2)["x"]
+    assert leaf.dtype.isnative
+    assert leaf.tolist() == [1, 2]
 
 
 def test_a_key_that_is_not_unicode_is_refused() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ludus.core.errors import StorageError
-from ludus.text.nested import NestedArrayDict
+from ludus.text.nested import NestedArrayDict, files
 from ludus.text.nested.leaves import NestedError
 from tests.text.nested.test_nested_array_dict import Model, built, models, size_of
 
@@ -152,6 +152,18 @@ def hostile() -> dict[str, bytes]:
 def test_a_hostile_file_is_a_typed_error(what: str) -> None:
     with pytest.raises(NestedError):
         NestedArrayDict.from_bytes(hostile()[what], source="the file")
+
+
+def test_a_file_of_very_many_arrays_is_refused_before_they_are_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(files, "_MAX_LEAVES", 3)
+    many = {str(number): np.zeros(0) for number in range(7)}
+    with pytest.raises(NestedError, match="it holds more than 6 arrays"):
+        NestedArrayDict.from_bytes(changed(many))
+    leaves = {str(number): np.zeros(0) for number in range(4)}
+    with pytest.raises(NestedError, match="more than 3 leaves"):
+        NestedArrayDict(leaves, 0).to_bytes()
 
 
 def test_what_the_hostile_files_are_made_from_is_good() -> None:

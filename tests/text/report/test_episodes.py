@@ -14,10 +14,14 @@ from tests.show.test_report import HOSTILE, Page, make_run
 
 def text_run(folder: Path, *, agent: str = "prover") -> Path:
     metrics = [
-        {"iteration": n, "train/accuracy": 0.5 + n / 10, f"train/{agent}/reward": n / 4}
+        {
+            **({"iteration": n} if n else {}),
+            "train/accuracy": 0.5 + n / 10,
+            f"train/{agent}/reward": n / 4,
+        }
         for n in range(3)
     ]
-    metrics.insert(1, {"iteration": 0, "test/accuracy": 0.625})
+    metrics.insert(1, {"test/accuracy": 0.625})
     run = make_run(folder, metrics=metrics)
     about = json.loads((run / "run.json").read_text())
     about |= {"kind": "pure_text_ei", "counters": ["iteration"]}
@@ -59,9 +63,10 @@ def test_each_iteration_has_its_results_and_its_transcripts(tmp_path: Path) -> N
          "tokens", "cost"],
         ["0", "read", "0.5", "0.625", "0", "1,107", "0.25"],
         ["1", "", "0.6", "-", "0.25", "1,100", "0.25"],
-        ["2", "read, test-final_test", "0.7", "-", "0.5", "1,100", "0.25"],
+        ["2", "read", "0.7", "-", "0.5", "1,100", "0.25"],
     ]  # fmt: skip
     links = [value for name, value in page.attributes if name == "href" and "transcripts" in value]
+    assert "Further transcripts: final test 2" in page.text
     assert links == [page_name("train", 0), page_name("test", 2), page_name("test-final_test", 2)]
 
 

@@ -75,6 +75,12 @@ def test_rollouts_become_turns_with_their_decisions_and_rewards() -> None:
     assert [each.tokens for each in one.turns] == [2] * 4
     assert (one.verdict, one.outcome) == ("reject", "right")
     assert one.rewards == {"prover": 0.0, "verifier": 1.0}
+    speakers = {"prover": Scripted("because"), "verifier": Scripted("no")}
+    episodes = played(Table(handler, prompts_of(handler), speakers), [episode(y=1)])
+    (one,) = transcripts_of(
+        to_arrays(episodes, handler), dataset, handler, split="test", iteration=3
+    )
+    assert (one.verdict, one.outcome) == ("reject", "wrong")
 
 
 def test_messages_of_several_channels_are_apart() -> None:
@@ -208,12 +214,13 @@ def test_cards_count_outcomes_and_rewards() -> None:
     some = [
         transcript(0, turn("a", tokens=5)),
         transcript(1, turn("b", tokens=1_200), outcome="wrong", rewards={"prover": 0.0}),
+        transcript(2, turn("c"), outcome=None, rewards={"prover": 0.0}),
     ]
     page = transcripts_page(some, title="t", about="a")
     for card in (
-        "<b>2</b><span>episodes</span>",
-        "<b>50.0%</b><span>right</span>",
-        "<b>0.5</b><span>mean reward of prover</span>",
+        "<b>3</b><span>episodes</span>",
+        "<b>33.3%</b><span>right</span>",
+        "<b>0.333</b><span>mean reward of prover</span>",
         "<b>-0.5</b><span>mean reward of verifier</span>",
         "<b>1,205</b><span>tokens sampled</span>",
     ):
@@ -272,14 +279,23 @@ def test_a_real_browser_runs_nothing_of_the_data(tmp_path: Path) -> None:
     found = browse(
         tmp_path,
         [hostile(word) for word in HOSTILE],
-        "return {scripts: all('script').length, said: words('.said'), questions: words('.question'),"
-        " odd: all('img, iframe, svg, [onerror]').length, title: page.title,"
-        " wide: page.documentElement.scrollWidth};",
+        """
+        const found = {scripts: all('script').length, said: words('.said'), questions: words('.question'),
+          wide: page.documentElement.scrollWidth};
+        field('search', 'alert(', 'input');
+        await wait(300);
+        found.marks = words('mark').length;
+        found.searched = words('.said');
+        found.odd = all('img, iframe, svg, [onerror]').length;
+        return found;
+        """,
     )
     assert found["scripts"] == 2
     assert found["odd"] == 0
     assert found["questions"] == HOSTILE
     assert found["said"] == [word for word in HOSTILE for _ in range(2)]
+    assert found["searched"] == [word for word in HOSTILE if "alert(" in word for _ in range(2)]
+    assert found["marks"]
     # The frame is as narrow as a phone.
     assert isinstance(found["wide"], int)
     assert found["wide"] <= 400
