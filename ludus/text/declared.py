@@ -15,7 +15,7 @@ declare(
     },
     lengths={"max_opt_steps": "opt_steps", "max_epochs": "epoch"},
     run_files=("tuned/*",),
-    directions={"margin": "max", "nll": "min"},
+    directions={"nll": "min"},
     needs={
         "aiohttp": _TEXT,
         "orjson": _TEXT,

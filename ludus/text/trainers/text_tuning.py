@@ -35,7 +35,7 @@ from ludus.text.models.language_model import write_files
 from ludus.text.tuning.batches import TokenBatches
 from ludus.text.tuning.config import TUNED, TextTuningConfig
 from ludus.text.tuning.evaluator import TuningEvaluator
-from ludus.text.tuning.loading import KeptModel, kept_model, starting_model, weights_in
+from ludus.text.tuning.loading import KeptLanguageModel, kept_model, starting_model, weights_in
 from ludus.text.tuning.methods import DpoMethod
 from ludus.text.tuning.reference import Reference
 from ludus.text.tuning.sources import load_tables
@@ -238,7 +238,7 @@ class TextTuningTrainer(Trainer):
         with swapped_weights(self.model, weights):
             return self._measured(role)
 
-    def kept(self, given: Supplied) -> KeptModel:
+    def kept(self, given: Supplied) -> KeptLanguageModel:
         """Return the language model of a run, rebuilt without its examples."""
         return kept_model(self.config, given)
 

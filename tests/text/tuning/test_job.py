@@ -13,7 +13,7 @@ import torch
 from ludus.core.errors import ConfigError, LudusError
 from ludus.text.models.language_model import load_model
 from ludus.text.models.new_model import NewModelConfig, make_model
-from ludus.text.tuning.job import Progress, Wish, check_files, export_model, run_job
+from ludus.text.tuning.job import TuningProgress, Wish, check_files, export_model, run_job
 from ludus.text.tuning.job_config import TuningJob, config_of, resolve
 from ludus.text.tuning.majority import majority_lines
 from tests.text.tuning.small import NEW_MODEL, chat, write_lines
@@ -43,7 +43,7 @@ def weights(directory: Path | None) -> bytes:
 def test_a_job_ends_with_a_model_that_loads_and_counts_its_tokens(
     method: str, base: Path, tmp_path: Path
 ) -> None:
-    seen: list[Progress] = []
+    seen: list[TuningProgress] = []
     job = job_of(base, method)
     outcome = run_job(job, tmp_path / "job", on_progress=seen.append)
     assert outcome.status == "succeeded"
@@ -60,7 +60,7 @@ def test_a_job_ends_with_a_model_that_loads_and_counts_its_tokens(
 
 
 def test_a_validation_file_is_measured_after_each_epoch(base: Path, tmp_path: Path) -> None:
-    seen: list[Progress] = []
+    seen: list[TuningProgress] = []
     job = job_of(base, validation_file=base / "supervised.jsonl")
     run_job(job, tmp_path / "job", on_progress=seen.append)
     found = [one.metrics["full_valid_loss"] for one in seen if "full_valid_loss" in one.metrics]
@@ -101,7 +101,7 @@ class Killed(BaseException):
 def test_a_killed_job_that_is_run_again_ends_with_the_same_bytes(
     step: int, base: Path, tmp_path: Path
 ) -> None:
-    def kill(progress: Progress) -> None:
+    def kill(progress: TuningProgress) -> None:
         if progress.step == step:
             raise Killed
 
@@ -115,7 +115,7 @@ def test_a_killed_job_that_is_run_again_ends_with_the_same_bytes(
 
 def test_a_finished_job_that_is_run_again_does_nothing_more(base: Path, tmp_path: Path) -> None:
     first = run_job(job_of(base), tmp_path / "job")
-    seen: list[Progress] = []
+    seen: list[TuningProgress] = []
     assert run_job(job_of(base), tmp_path / "job", on_progress=seen.append) == first
     assert seen == []
 

@@ -10,7 +10,13 @@ from hypothesis import given, strategies as st
 
 from ludus.core.errors import ConfigError
 from ludus.text.chat import Message
-from ludus.text.tuning.lines import BadLinesError, Conversation, Example, PlainText, read_lines
+from ludus.text.tuning.lines import (
+    BadLinesError,
+    Conversation,
+    PlainText,
+    TrainingExample,
+    read_lines,
+)
 from tests.text.tuning.small import chat, jsonl
 
 USER, ANSWER = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
@@ -18,11 +24,11 @@ WRONG = {"role": "assistant", "content": "5"}
 ASKED = Message("user", "2+2?")
 
 
-def supervised(*lines: dict[str, Any]) -> list[Example]:
+def supervised(*lines: dict[str, Any]) -> list[TrainingExample]:
     return read_lines(jsonl(lines), "supervised", source="train.jsonl")
 
 
-def preferences(*lines: dict[str, Any]) -> list[Example]:
+def preferences(*lines: dict[str, Any]) -> list[TrainingExample]:
     return read_lines(jsonl(lines), "dpo", source="train.jsonl")
 
 
