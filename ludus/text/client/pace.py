@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from ludus.text.client.limits import Allowance, Limits
 
-_START = 16
+_START = 32
 _FEWEST_IN_WINDOW = 16
 _TOLERANCE = 3.0
 _MOST_WAIT = 60.0

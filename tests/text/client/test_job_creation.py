@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -133,14 +134,12 @@ def simulate(seed: int, *, lag: float, settle: float, can_list: bool = True) -> 
             sleep=sleep,
         )
         coroutine = creation.ensure(spec(), payer=PAYER, worst=NOTHING)
-        try:
-            coroutine.send(None)
-        except StopIteration as ended:
-            assert ended.value.id in {job.id for _, job in provider.jobs}
-        except Killed:
-            pass
-        except LudusError:
-            questions += 1
+        # Nothing in it waits for a real event, so it ends at the first step.
+        with contextlib.suppress(StopIteration, Killed):
+            try:
+                coroutine.send(None)
+            except LudusError:
+                questions += 1
     return len(provider.jobs), questions
 
 

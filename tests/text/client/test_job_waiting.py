@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -92,12 +93,10 @@ def test_a_job_that_pauses_and_one_of_an_unknown_status_are_waited_for() -> None
 def test_a_provider_that_cannot_wake_is_asked_after_one_second_and_then_less_and_less() -> None:
     provider = Timed({"a": [(300.0, "succeeded")]})
     wait(provider)
-    gaps = [
-        later - sooner for sooner, later in zip(provider.looks, provider.looks[1:], strict=False)
-    ]
+    gaps = [later - sooner for sooner, later in itertools.pairwise(provider.looks)]
     assert provider.looks[0] == 1.0
     assert max(gaps) == 30.0
-    assert all(later >= sooner for sooner, later in zip(gaps, gaps[1:], strict=False))
+    assert all(later >= sooner for sooner, later in itertools.pairwise(gaps))
     # Once a second would be 300.
     assert len(provider.looks) < 20
 

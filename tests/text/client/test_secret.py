@@ -25,7 +25,14 @@ from tests.text.faulty_server import FaultyServer
 
 def test_a_secret_is_never_shown() -> None:
     secret = Secret(KEY)
-    texts = [str(secret), repr(secret), f"{secret}", f"{secret!r:>9}", "%s" % secret, f"{[secret]}"]
+    texts = [
+        str(secret),
+        repr(secret),
+        f"{secret}",
+        f"{secret!r:>9}",
+        f"{secret}",
+        f"{[secret]}",
+    ]
     assert all(KEY not in text and "***" in text for text in texts)
     assert secret.reveal() == KEY
     assert secret.removed_from(f"a {KEY} b {KEY}") == "a *** b ***"

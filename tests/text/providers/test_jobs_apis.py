@@ -1,4 +1,4 @@
-"""Fireworks and Together: what is sent to them, and how jobs are found again, against a server of their form."""
+"""Fireworks and Together: what is sent to them, and how jobs are found again."""
 
 from __future__ import annotations
 
