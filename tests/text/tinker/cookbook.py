@@ -8,9 +8,9 @@ import os
 import tinker
 from tinker import types
 
-NUM_STEPS = int(os.environ.get("NUM_STEPS", "20"))
-GROUP = 32
-QUESTIONS = {"first?": "a", "second?": "b"}
+NUM_STEPS = int(os.environ.get("NUM_STEPS", "12"))
+GROUP = 64
+QUESTIONS = {"first?": "a", "last??": "b"}
 
 
 def datum(prompt: list[int], sample: types.SampledSequence, advantage: float) -> types.Datum:
@@ -31,20 +31,20 @@ def main() -> list[float]:
     training = service.create_lora_training_client(base_model="tiny", rank=16, seed=1).result()
     prompts = {text: list(text.encode()) for text in QUESTIONS}
 
-    # The format first: after a question comes one letter, either with the same probability.
+    # The format first, and a hint: after a question comes one letter, the right one somewhat more often.
     examples = [
         types.Datum(
             model_input=types.ModelInput.from_ints(prompt),
             loss_fn_inputs={
                 "target_tokens": [*prompt[1:], ord(letter)],
-                "weights": [0.0] * (len(prompt) - 1) + [1.0],
+                "weights": [0.0] * (len(prompt) - 1) + [0.75 if letter == right else 0.25],
             },
         )
-        for prompt in prompts.values()
+        for prompt, right in zip(prompts.values(), QUESTIONS.values(), strict=True)
         for letter in "ab"
     ]
     adam = types.AdamParams(learning_rate=0.01)
-    for _ in range(20):
+    for _ in range(60):
         forward = training.forward_backward(examples, "cross_entropy")
         step = training.optim_step(adam)
         forward.result()
@@ -58,19 +58,19 @@ def main() -> list[float]:
             text: sampler.sample(types.ModelInput.from_ints(prompt), GROUP, params)
             for text, prompt in prompts.items()
         }
-        data, right = [], 0
+        data, total = [], 0.0
         for text, future in asked.items():
             samples = future.result().sequences
             scores = [float(one.tokens == [ord(QUESTIONS[text])]) for one in samples]
             mean = sum(scores) / len(scores)
-            right += sum(scores)
+            total += sum(scores)
             data += [
                 datum(prompts[text], one, score - mean)
                 for one, score in zip(samples, scores, strict=True)
             ]
-        rewards.append(right / (GROUP * len(prompts)))
+        rewards.append(total / (GROUP * len(prompts)))
         forward = training.forward_backward(data, "importance_sampling")
-        step = training.optim_step(adam)
+        step = training.optim_step(types.AdamParams(learning_rate=0.003))
         forward.result()
         step.result()
     service.close("success").result()

@@ -86,7 +86,7 @@ def test_samples_of_a_policy_train_it(config: TinkerConfig) -> None:
             await training.forward_backward(format_, "cross_entropy")
             await training.optim_step(STEP)
         found = []
-        for number in range(6):
+        for number in range(8):
             model = await training.save_weights_for_sampler(f"step-{number}")
             asked = replace(ASKED, model=model, n=32, max_tokens=1, seed=number)
             answer = await provider.chat(asked)
@@ -161,6 +161,7 @@ def test_a_resumed_trainer_that_asks_otherwise_is_told(config: TinkerConfig) -> 
         run(config, deed)
 
 
+@pytest.mark.slow
 def test_a_server_killed_between_two_requests_goes_on(
     config: TinkerConfig, server: LocalServer
 ) -> None:

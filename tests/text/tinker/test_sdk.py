@@ -52,8 +52,8 @@ def sdk(server: LocalServer) -> Iterator[Sdk]:
 
 def test_a_cookbook_script_learns_from_rewards_alone(sdk: Sdk) -> None:
     rewards = sdk("cookbook")
-    assert sum(rewards[:5]) / 5 < 0.65
-    assert sum(rewards[-4:]) / 4 > 0.85
+    assert rewards[0] < 0.85
+    assert sum(rewards[-3:]) / 3 > 0.95
 
 
 def test_chunks_of_a_batch_sent_in_parallel_are_one_gradient(sdk: Sdk) -> None:

@@ -12,7 +12,9 @@ NOTE = "ludus_tinker.json"
 """The file that is written last into a directory of saved weights."""
 EPHEMERAL = "ephemeral-"
 """How the names begin that are given to unnamed weights."""
-_PATH = re.compile(r"tinker://([A-Za-z0-9_:.-]+)/(weights|sampler_weights)/([A-Za-z0-9._-]+)")
+_PATH = re.compile(
+    r"tinker://([A-Za-z0-9_][A-Za-z0-9_:.-]*)/(weights|sampler_weights)/([A-Za-z0-9_][A-Za-z0-9._-]*)"
+)
 
 
 def find_saved(runs: Path, path: str) -> Path:

@@ -7,12 +7,13 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from ludus.core.services import Tell, drop_message
+from ludus.core.services import drop_message
 from ludus.seeds import derive
 from ludus.store.local import LocalStorage
-from ludus.text.models.language_model import load_model
+from ludus.text.models.language_model import CONFIG, load_model, read_json
 from ludus.text.models.library import ModelLibrary
 from ludus.text.server.loaded_models import LoadedModels
+from ludus.text.server.settings import Say
 from ludus.text.server.tinker import requests
 from ludus.text.server.tinker.datums import read_batch
 from ludus.text.server.tinker.lora import LoraShape
@@ -46,7 +47,7 @@ class TinkerService:
         models: LoadedModels,
         *,
         device: str = "cpu",
-        tell: Tell = drop_message,
+        tell: Say = drop_message,
     ) -> None:
         """`library` has the base models and finds saved weights in RUNS of the root."""
         self.library, self._models = library, models
@@ -220,7 +221,12 @@ class TinkerService:
         record = self.registry.run(model_id)
         directory = self.library.directory(record.base_model)
         lora = record.lora
-        data = {"arch": "llama", "model_name": record.base_model, "tokenizer_id": str(directory)}
+        arch = (
+            read_json(directory / CONFIG).get("model_type")
+            if (directory / CONFIG).is_file()
+            else None
+        )
+        data = {"arch": arch, "model_name": record.base_model, "tokenizer_id": str(directory)}
         return {
             "type": "get_info",
             "model_data": data,

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ludus.core.errors import CheckpointError, LudusError, StorageError
-from ludus.core.services import Tell
 from ludus.store.local import LocalStorage
 from ludus.store.state_folder import read_state, write_state
+from ludus.text.server.settings import Say
 from ludus.text.server.tinker.datums import Batch
 from ludus.text.server.tinker.kept_outcomes import Kept, KeptOutcomes
 from ludus.text.server.tinker.operations import Operation, OperationLog
@@ -43,7 +43,7 @@ class TrainingRun:
         storage: LocalStorage,
         make: Callable[[], TrainingModel],
         saved: SavedWeights,
-        tell: Tell,
+        tell: Say,
     ) -> None:
         self.record = record
         self._storage, self._make, self._saved, self._tell = storage, make, saved, tell

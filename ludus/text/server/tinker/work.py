@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from ludus.core.services import Tell
+from ludus.text.server.settings import Say
 from ludus.text.server.tinker.training_run import TrainingRun
 
 _MOST_LOADED = 4
@@ -15,7 +15,7 @@ _MOST_LOADED = 4
 class Work:
     """Runs take turns, an operation each; only the last four used keep their model in memory."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Say) -> None:
         self._tell = tell
         self._changed = threading.Condition()
         self._turns: deque[TrainingRun] = deque()
