@@ -12,7 +12,7 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError, LudusError
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
-from ludus.session.begun import begin, in_whole
+from ludus.session.begun import begin
 from ludus.session.reports import keep
 from ludus.session.trainer import Trainer
 from ludus.text import model_names
@@ -82,7 +82,7 @@ class PureTextRlTrainer(Trainer):
                 "a run of text takes its optimisation steps at the provider, so fit(max_steps=...) cannot"
                 " count them; set 'max_iterations'"
             )
-        self.config, self.notes = begin(self.config, self.run.files, None, in_whole_iterations)
+        self.config, self.notes = begin(self.config, self.run.files, None, _unshortened)
         config = self.config
         self.handler: ProtocolHandler = config.handler()
         self.scenario: TextScenario = config.make_scenario()
@@ -416,6 +416,7 @@ class PureTextRlTrainer(Trainer):
         return {name: model_names.digest(getattr(self.datasets, name)) for name in self.questions}
 
 
-def in_whole_iterations(config: Any, max_steps: int) -> tuple[Any, list[str]]:
-    """Shorten a run to whole iterations; one of text takes no optimisation steps itself."""
-    return in_whole(config, max_steps, unit="iteration", opts_each=1)
+def _unshortened(
+    config: TextHyperParameters, max_steps: int
+) -> tuple[TextHyperParameters, list[str]]:
+    raise AssertionError("prepare refuses max_steps before")

@@ -89,6 +89,17 @@ class Episode:
         return found
 
 
+_KINDS = {
+    "active": bool,
+    "decision": np.int64,
+    "tokens": np.int64,
+    "prompt_tokens": np.int64,
+    "retries": np.int64,
+    "truncated": bool,
+    "malformed": bool,
+}
+
+
 def to_arrays(
     episodes: Sequence[Episode], handler: ProtocolHandler, *, with_tokens: bool = False
 ) -> NestedArrayDict:
@@ -99,18 +110,7 @@ def to_arrays(
     names, channels = handler.agent_names, handler.message_channel_names
     shape = (len(episodes), handler.max_message_rounds)
     mask = np.zeros(shape, dtype=bool)
-    whole = {
-        name: np.zeros((*shape, len(names)), dtype=kind)
-        for name, kind in {
-            "active": bool,
-            "decision": np.int64,
-            "tokens": np.int64,
-            "prompt_tokens": np.int64,
-            "retries": np.int64,
-            "truncated": bool,
-            "malformed": bool,
-        }.items()
-    }
+    whole = {name: np.zeros((*shape, len(names)), dtype=kind) for name, kind in _KINDS.items()}
     whole["decision"][:] = CONTINUE
     texts: list[str] = []
     prompts: list[str] = []

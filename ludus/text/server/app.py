@@ -149,7 +149,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 def make_application(
     engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Say
-) -> Any:
+) -> Application:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes
     from ludus.text.server.tinker.routes import make_application as make_tinker
