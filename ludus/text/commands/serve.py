@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-
 NewModels = Annotated[
     list[str] | None,
     typer.Option(

@@ -1,4 +1,4 @@
-"""The scenario `majority`: whether a string has more a's than b's; a verifier sees some letters, a prover all."""
+"""The scenario `majority`: whether a string has more a's than b's; the verifier sees some of its letters."""
 
 from __future__ import annotations
 
