@@ -63,6 +63,12 @@ def train(
             "--from", metavar="RUN[:MODEL]", help="Start from its weights: best, last, or a model."
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Count requests, tokens and cost of a run of text; ask nothing."
+        ),
+    ] = False,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -72,6 +78,13 @@ def train(
     from ludus.session.build import build_trainer
 
     load(plugin)
+    if dry_run:
+        if seeds is not None or jobs is not None or run is not None:
+            raise LudusError(
+                "--dry-run counts what one run would ask; leave out --seeds, --jobs and --run"
+            )
+        _estimate(config, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])])
+        return
     if seeds is not None:
         from ludus.cli.seeds import SeedsCommand
 
@@ -88,6 +101,22 @@ def train(
         run = _numbered(root, trainer.config.name)
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+
+
+def _estimate(config: str, changes: list[str]) -> None:
+    """Print what a run would ask of a paid service."""
+    from ludus.cli.able import that_estimates
+    from ludus.config.base import read_config
+    from ludus.session.build import build_trainer
+    from ludus.session.prepared import prepare
+
+    trainer = build_trainer(read_config(config, changes, tell=tell))
+    that_estimates(trainer)
+    try:
+        for line in that_estimates(prepare(trainer)).estimate():
+            say(line)
+    finally:
+        trainer.close()
 
 
 def _numbered(root: str, name: str) -> str:

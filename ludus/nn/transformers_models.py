@@ -89,17 +89,20 @@ class LoraConfig(StrictConfig):
     """The biases of the base that are trained too: none, all, or those of the layers with an adapter."""
 
 
-def with_lora(network: nn.Module, adapter: LoraConfig) -> nn.Module:
-    """Return the network with LoRA adapters; all but these and modules_to_save is frozen."""
+def with_lora(network: nn.Module, adapter: LoraConfig, *, key: str = "model.adapter") -> nn.Module:
+    """Return the network with LoRA adapters; all but these and modules_to_save is frozen.
+
+    `key` is that of the section in the config.
+    """
     layers = {part for name, _ in network.named_modules() for part in name.split(".")}
     for name in adapter.modules_to_save:
         if name not in layers:
             raise ConfigError(
-                f"'model.adapter.modules_to_save' has {name}, which is no layer of the model."
+                f"'{key}.modules_to_save' has {name}, which is no layer of the model."
                 f"{nearest(name, layers)}"
             )
-    peft = optional("peft", key="model.adapter", extra="huggingface")
-    with _as_config_errors("model.adapter"):
+    peft = optional("peft", key=key, extra="huggingface")
+    with _as_config_errors(key):
         config = peft.LoraConfig(
             r=adapter.r, lora_alpha=adapter.alpha, lora_dropout=adapter.dropout, bias=adapter.bias,
             target_modules=adapter.target_modules, modules_to_save=adapter.modules_to_save or None,

@@ -13,6 +13,9 @@ declare(
         "text_scenario": "scenarios",
         "text_analyser": "analysers",
     },
+    lengths={"max_opt_steps": "opt_steps", "max_epochs": "epoch"},
+    run_files=("tuned/*",),
+    directions={"nll": "min"},
     needs={
         "aiohttp": _TEXT,
         "orjson": _TEXT,

@@ -19,6 +19,7 @@ from tests.conftest import modules_in
 CASES = modules_in("contracts/trainers")
 FIRST_OF_FAMILY = (
     "supervised", "active", "dqn", "ppo", "fused_dqn", "fused_ppo", "vanilla_ppo", "solo_agent",
+    "pure_text_ei", "text_tuning",
 )  # fmt: skip
 ORDINARY = [name for name in CASES if name in FIRST_OF_FAMILY or name.startswith("toy_")]
 

@@ -261,6 +261,22 @@ def test_a_released_journal_holds_no_file_open_and_is_read_again_when_asked(tmp_
     assert len(os.listdir("/proc/self/fd")) == before
 
 
+def test_a_log_may_be_released_while_a_checkpoint_makes_all_durable(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    first, second = (storage.append(f"journals/{name}.jsonl") for name in "ab")
+    second.write(b"{}\n")
+    sync = first.sync
+
+    def sync_and_release() -> None:
+        sync()
+        storage.release("journals/b.jsonl")
+
+    first.sync = sync_and_release  # type: ignore[method-assign]
+    storage.sync_appends()
+    assert (tmp_path / "journals" / "b.jsonl").read_bytes() == b"{}\n"
+    assert storage.append("journals/b.jsonl") is not second
+
+
 def test_a_thread_may_make_records_durable_while_another_adds_some(tmp_path: Path) -> None:
     journal = Journal(LocalStorage(tmp_path), "answers")
     journal.add("first", {})

@@ -66,7 +66,6 @@ class HttpClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             headers=headers,
-            skip_auto_headers=("Content-Type",),
             auto_decompress=False,
         )
 
