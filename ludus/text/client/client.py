@@ -186,6 +186,18 @@ class Client:
             self.ledger.free(worst)
         return job
 
+    async def job(self, job_id: str) -> Job:
+        """Return how a job stands."""
+        return await self._attempts.repeated(lambda: self.provider.job(job_id))
+
+    def has_reported(self, job: Job) -> bool:
+        """Return whether a job did not succeed, and an earlier wait has said so."""
+        if job.status not in ("failed", "cancelled"):
+            return False
+        journal = self._jobs_journal
+        found = [journal.get(key) or {} for key in journal.keys()]  # noqa: SIM118
+        return any(record.get("id") == job.id and "spent" in record for record in found)
+
     async def wait_for_jobs(self, jobs: Sequence[Job], *, on_progress: OnProgress) -> list[Job]:
         """Return the jobs once all have ended, in order; `on_progress` is given all when one has changed."""
         waiting = JobWaiting(
