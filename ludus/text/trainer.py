@@ -254,7 +254,7 @@ class PureTextRlTrainer(Trainer):
                     row=dataset.row(place),
                     y=dataset.labels[place],
                     seed=first + number * each + i,
-                    group=number,
+                    group=iteration * len(places) + number,
                 )
                 for i in range(each)
             ]
