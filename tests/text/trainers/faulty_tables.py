@@ -78,6 +78,8 @@ class FaultyTables(Tabular):
         number = len(self.data["jobs"])
         self.data["jobs"][job.id] |= {"group": group, "ending": ending, "number": number}
         self._save()
+        assert self._file is not None
+        self._file.with_name(f"{job.id}.jsonl").write_bytes(spec.lines)
         self._num_created += 1
         if self._num_created == self.config.stop_at_job:
             self._stop()
@@ -109,6 +111,12 @@ def jobs(run_dir: str | Path) -> dict[str, dict[str, str]]:
     """Return the jobs that were created in a run, by their id, in order."""
     found = tables(run_dir)["jobs"].items()
     return dict(sorted(found, key=lambda item: item[1]["number"]))
+
+
+def training_file(run_dir: str | Path, job_id: str) -> list[dict[str, Any]]:
+    """Return the lines that a job was trained on."""
+    lines = (Path(run_dir) / f"server/{job_id}.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
 
 
 def tables(run_dir: str | Path) -> Any:
