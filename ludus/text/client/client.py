@@ -25,6 +25,7 @@ from ludus.text.client.job_creation import JOURNAL, JobCreation
 from ludus.text.client.job_waiting import JobWaiting, OnProgress
 from ludus.text.client.ledger import JOBS, Ledger
 from ludus.text.client.spending import (
+    NOTHING,
     Amount,
     Payer,
     Spent,
@@ -176,14 +177,16 @@ class Client:
         if self._creation.created(spec.key) is not None:
             return await self._creation.ensure(spec, payer=payer, worst=worst)
         before = self._spent_on_job(spec.key)
-        await self.ledger.reserve(worst, what=f"a job of up to {worst.tokens} training tokens")
+        # One that may have been created counts at its maximum already.
+        missing = worst if before == Spent() else NOTHING
+        await self.ledger.reserve(missing, what=f"a job of up to {worst.tokens} training tokens")
         try:
             job = await self._creation.ensure(spec, payer=payer, worst=worst)
         finally:
             # A job that may have been created counts at its maximum, until it has ended.
             after = self._spent_on_job(spec.key)
             self.ledger.book(JOBS, payer, after, instead_of=before)
-            self.ledger.free(worst)
+            self.ledger.free(missing)
         return job
 
     async def job(self, job_id: str) -> Job:
