@@ -109,7 +109,8 @@ def test_malt_killed_inside_a_tree_ends_with_the_same_bytes(tmp_path: Path) -> N
 
 @pytest.mark.covers("002-D3")
 @pytest.mark.parametrize(
-    "stop", [{"stop_at_request": 3}, {"stop_at_request": 40}, {"stop_at_job": 1}, {"stop_at_job": 2}]
+    "stop",
+    [{"stop_at_request": 3}, {"stop_at_request": 40}, {"stop_at_job": 1}, {"stop_at_job": 2}],
 )
 def test_a_process_that_ends_inside_a_stage_leaves_all_that_was_answered(
     stop: dict[str, int], whole: Path, warm: WarmProcess, tmp_path: Path
