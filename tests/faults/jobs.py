@@ -49,6 +49,13 @@ def go(root: str) -> None:
     train(Path(root), RUN)
 
 
+def text_run(root: str, changes: dict[str, Any]) -> None:
+    """Train a small run of text on tables, or go on with it."""
+    from tests.text.trainers.runs import tiny_ei, trained
+
+    trained(tiny_ei(**changes), Path(root))
+
+
 def list_points(root: str) -> None:
     """Run to the end and print each point of the writer as it is passed."""
     checkpoint.passed = lambda point: print(point, flush=True)
