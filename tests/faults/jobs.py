@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -22,11 +23,14 @@ import ludus.cli.commands
 from ludus.cli import tasks
 from ludus.cli.listing import list_runs
 from ludus.core.errors import LudusError
+from ludus.data.sources import _table
+from ludus.session import session
 from ludus.session.build import rebuild_trainer
 from ludus.show.report.page import write_report
 from ludus.store import checkpoint
 from ludus.store.lock import RunLock
 from ludus.testing import script_victim, subjects, victim  # noqa: F401
+from tests import tables
 from tests.faults.small_run import train
 from tests.faults.victims import Forking
 from tests.process.warm_children import ForkedChildren
@@ -40,6 +44,12 @@ _IMPORTED = (
 for _name in _IMPORTED:
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(_name)
+# What every run reads is read before any fork.
+_table._scikit_learn = tables.kept
+for _kind in ("digits", "wine"):
+    tables.read(_kind)
+session.git_state = functools.cache(session.git_state)
+session.git_state()
 
 RUN = "run"
 
