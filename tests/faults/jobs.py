@@ -162,6 +162,8 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
         if words[0] == "verify":
             subjects.run_child = Forking().run_child
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    # A line is there for whoever waits for it as soon as it is printed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
 
