@@ -38,7 +38,13 @@ from tests.process.warm_children import ForkedChildren
 # Imported here so that no child has to; the last ones are not installed everywhere.
 _IMPORTED = (
     "ludus.session.session", "ludus.judge.worker", "ludus.envs.worker_main", "gymnasium.wrappers",
-    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "s3fs", "optuna",
+    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "torch.utils.tensorboard",
+    "ludus.nn.models.cnn", "ludus.nn.models.mlp", "ludus.nn.optimizers._table", "ludus.nn.schedules._table",
+    "ludus.supervised.trainers.supervised", "ludus.rl.agents.dqn", "ludus.rl.networks.mlp",
+    "ludus.envs.kinds.gymnasium", "ludus.active.programs.stream", "ludus.active.commands.stream",
+    "ludus.active.stream.retrainer", "ludus.session.loggers.tensorboard", "ludus.sweep.programs.sweep",
+    "ludus.sweep.programs.population", "ludus.sweep.engines.inline", "ludus.sweep.seed_group",
+    "ludus.store.deletion", "s3fs", "ludus.store.cloud.remote", "optuna", "ludus.sweep.samplers._optuna",
     "cmaes",
 )  # fmt: skip
 for _name in _IMPORTED:
