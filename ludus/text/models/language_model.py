@@ -49,6 +49,24 @@ class LanguageModel:
         """The device of the weights."""
         return next(self.module.parameters()).device
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return next(self.module.parameters()).dtype
+
+    @property
+    def num_logits(self) -> int:
+        """The number of logits; some may stand for no token of the tokenizer."""
+        if isinstance(self.module, Llama):
+            return self.module.shape.vocab_size
+        network: Any = self.module
+        return int(network.network.config.vocab_size)
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of weights."""
+        return sum(weight.numel() for weight in self.module.parameters())
+
     def logits(self, tokens_BT: Tensor, lengths_B: Tensor | None = None) -> Tensor:
         """Return the logits of the token after each."""
         found: Tensor = self.module(tokens_BT, lengths_B)
@@ -97,7 +115,9 @@ def write_files(model: LanguageModel, folder: Path) -> None:
         write_huggingface(model, folder)
         return
     values = {**module.shape.to_json(), **_token_ids(model.tokenizer)}
-    write_durably(folder / CONFIG, [dump_json(values | {"dtype": _dtype_name(module)})])
+    write_durably(
+        folder / CONFIG, [dump_json(values | {"dtype": str(model.dtype).removeprefix("torch.")})]
+    )
     write_tensors(folder / WEIGHTS, {k: v.cpu() for k, v in module.state_dict().items()})
     sync_file(folder / WEIGHTS)
     model.tokenizer.save(folder)
@@ -198,7 +218,3 @@ def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
     if isinstance(tokenizer, ByteTokenizer):
         ids["bos_token_id"] = tokenizer.bos
     return ids
-
-
-def _dtype_name(module: nn.Module) -> str:
-    return str(next(module.parameters()).dtype).removeprefix("torch.")
