@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from typing import TYPE_CHECKING, Any
 
 from ludus.core.errors import LudusError
@@ -22,6 +21,7 @@ from ludus.text.server.http import (
     limited,
     send_error,
 )
+from ludus.text.server.ids import next_id
 from ludus.text.server.settings import Say, ServerSettings
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Application:
             return
         found = headers_of(scope)
         own = found.get(b"x-request-id")
-        request_id = own if own is not None and is_request_id(own) else _new_request_id()
+        request_id = own if own is not None and is_request_id(own) else next_id("req_").encode()
         headers: Headers = [(b"x-request-id", request_id)]
         has_begun = False
 
@@ -73,7 +73,7 @@ class Application:
         try:
             self._check(found)
             if scope["path"] == PATH and scope["method"] == "POST":
-                await self._chat(scope, receive, send_on, headers)
+                await self._chat(receive, send_on, headers, found)
             else:
                 await self._route(scope, receive, send_on, headers, found)
         except Disconnected:
@@ -121,10 +121,6 @@ class Application:
             return error
         self._tell(f"request {request_id.decode()} failed: {type(error).__name__}: {error}")
         return server_error(str(error)) if isinstance(error, LudusError) else server_error()
-
-
-def _new_request_id() -> bytes:
-    return b"req_" + secrets.token_hex(12).encode()
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
