@@ -79,11 +79,8 @@ def train(
 
     load(plugin)
     if dry_run:
-        if seeds is not None or jobs is not None or run is not None:
-            raise LudusError(
-                "--dry-run counts what one run would ask; leave out --seeds, --jobs and --run"
-            )
-        _estimate(config, [*(overrides or []), *([] if seed is None else [f"seed={seed}"])])
+        _check_dry_run(seeds, jobs, run)
+        _estimate(config, _changes(overrides, seed))
         return
     if seeds is not None:
         from ludus.cli.seeds import SeedsCommand
@@ -95,12 +92,23 @@ def train(
         return
     if jobs is not None:
         raise LudusError("--jobs is for several runs; add --seeds, as in --seeds 0-4")
-    changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    changes = _changes(overrides, seed)
     trainer = build_trainer(read_config(config, changes, tell=tell, start=start))
     if run is None:
         run = _numbered(root, trainer.config.name)
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+
+
+def _changes(overrides: list[str] | None, seed: int | None) -> list[str]:
+    return [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+
+
+def _check_dry_run(*given: object) -> None:
+    if any(one is not None for one in given):
+        raise LudusError(
+            "--dry-run counts what one run would ask; leave out --seeds, --jobs and --run"
+        )
 
 
 def _estimate(config: str, changes: list[str]) -> None:

@@ -57,7 +57,7 @@ class Episode:
     seed: int
     """Chooses the variant of the protocol."""
     group: int = 0
-    """The number of its question in the iteration: the same question may come twice."""
+    """The number of its question in all iterations: the same question may come twice."""
     path: tuple[int, ...] = ()
     """Which fork it is, for each round that was forked: the prefixes are the nodes of a tree."""
     rounds: list[dict[str, Turn]] = field(default_factory=list)
@@ -89,6 +89,17 @@ class Episode:
         return found
 
 
+_KINDS = {
+    "active": bool,
+    "decision": np.int64,
+    "tokens": np.int64,
+    "prompt_tokens": np.int64,
+    "retries": np.int64,
+    "truncated": bool,
+    "malformed": bool,
+}
+
+
 def to_arrays(
     episodes: Sequence[Episode], handler: ProtocolHandler, *, with_tokens: bool = False
 ) -> NestedArrayDict:
@@ -99,18 +110,7 @@ def to_arrays(
     names, channels = handler.agent_names, handler.message_channel_names
     shape = (len(episodes), handler.max_message_rounds)
     mask = np.zeros(shape, dtype=bool)
-    whole = {
-        name: np.zeros((*shape, len(names)), dtype=kind)
-        for name, kind in {
-            "active": bool,
-            "decision": np.int64,
-            "tokens": np.int64,
-            "prompt_tokens": np.int64,
-            "retries": np.int64,
-            "truncated": bool,
-            "malformed": bool,
-        }.items()
-    }
+    whole = {name: np.zeros((*shape, len(names)), dtype=kind) for name, kind in _KINDS.items()}
     whole["decision"][:] = CONTINUE
     texts: list[str] = []
     prompts: list[str] = []

@@ -1,4 +1,4 @@
-"""The scenario `arithmetic`: is the answer claimed to a word problem right?"""
+"""The scenario `arithmetic`: word problems with a claimed answer, which is right or wrong."""
 
 from __future__ import annotations
 

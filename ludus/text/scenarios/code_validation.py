@@ -1,4 +1,4 @@
-"""The scenario `code_validation`: does a short Python function do what is asked? Nothing is ever run."""
+"""The scenario `code_validation`: short Python functions that are right or have a fault; none is ever run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scenario `majority`: are there more a's than b's? A verifier sees some of the letters, a prover all."""
+"""The scenario `majority`: whether a string has more a's than b's; the verifier sees some of its letters."""
 
 from __future__ import annotations
 

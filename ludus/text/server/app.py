@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ludus.core.errors import LudusError
 from ludus.text.server.access import Access
@@ -149,7 +149,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 def make_application(
     engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Say
-) -> Any:
+) -> Application:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes
     from ludus.text.server.tinker.routes import make_application as make_tinker

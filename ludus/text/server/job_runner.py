@@ -196,7 +196,10 @@ class JobRunner:
     def _record(self, job: JobRecord, progress: Mapping[str, Any]) -> None:
         step, num_steps, metrics = progress["step"], progress["num_steps"], progress["metrics"]
         self._steps[job.id] = max(step, self._steps.get(job.id, 0))
-        losses = {"training": metrics.get("train_loss"), "validation": metrics.get("full_valid_loss")}
+        losses = {
+            "training": metrics.get("train_loss"),
+            "validation": metrics.get("full_valid_loss"),
+        }
         found = [f"{name} loss={loss:.4f}" for name, loss in losses.items() if loss is not None]
         if not found:
             return

@@ -157,3 +157,18 @@ def test_a_step_of_rows_of_very_different_lengths_masks_each_at_its_own(
         with torch.no_grad():
             expected = model.logits(torch.tensor([(*prompt, 7)]))[0, -1]
         torch.testing.assert_close(logits[row], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_long_prompts_are_computed_in_parts(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = arranged(model.module)  # type: ignore[arg-type]
+    prompts = [tuple(range(length)) for length in (100, 97, 40)]
+    whole = LlamaDecoder(weights, cache_bytes=1 << 30).open(prompts, [1, 1, 1])
+    monkeypatch.setattr(llama_decoder, "_MAX_SCORES", 4 * 104 * 32)
+    parts = LlamaDecoder(weights, cache_bytes=1 << 30).open(prompts, [1, 1, 1])
+    torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
+    for row, prompt in enumerate(prompts):
+        with torch.no_grad():
+            expected = model.logits(torch.tensor([prompt]))[0, -1]
+        torch.testing.assert_close(parts[row], expected, atol=1e-4, rtol=1e-4)
