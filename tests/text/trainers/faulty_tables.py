@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -68,7 +67,7 @@ class FaultyTables(Tabular):
             self._stop()
         answer = await super().chat(request)
         with self._asked.open("a") as file:
-            file.write(json.dumps(request.digest()) + "\n")
+            file.write(json.dumps([request.digest(), request.model]) + "\n")
         return answer
 
     async def create_job(self, spec: JobSpec) -> Job:
@@ -101,10 +100,19 @@ class FaultyTables(Tabular):
         raise Killed
 
 
-def asked(run_dir: str | Path) -> Sequence[str]:
+def asked(run_dir: str | Path) -> list[str]:
     """Return the digest of each request that was answered in a run, in order."""
-    lines = (Path(run_dir) / "server/asked.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return [digest for digest, _ in _requests(run_dir)]
+
+
+def models_asked(run_dir: str | Path) -> list[str]:
+    """Return the model of each request that was answered in a run, in order."""
+    return [model for _, model in _requests(run_dir)]
+
+
+def _requests(run_dir: str | Path) -> list[tuple[str, str]]:
+    path = Path(run_dir) / "server/asked.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def jobs(run_dir: str | Path) -> dict[str, dict[str, str]]:
