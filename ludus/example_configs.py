@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ludus.rl.agents.ppo import PpoConfig
     from ludus.rl.agents.sac import SacConfig
     from ludus.supervised.config import SupervisedConfig
+    from ludus.text.tuning.config import TextTuningConfig
 
 
 @overload
@@ -46,6 +47,8 @@ def example(kind: Literal["solo_agent"], **changes: object) -> SoloHyperParamete
 def example(kind: Literal["spg"], **changes: object) -> SpgHyperParameters: ...
 @overload
 def example(kind: Literal["supervised"], **changes: object) -> SupervisedConfig: ...
+@overload
+def example(kind: Literal["text_tuning"], **changes: object) -> TextTuningConfig: ...
 @overload
 def example(kind: Literal["vanilla_ppo"], **changes: object) -> VanillaPpoParameters: ...
 @overload

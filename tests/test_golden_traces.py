@@ -26,6 +26,7 @@ from tests.arena.small_solo import small_solo
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
+from tests.text.tuning.small import DPO, small_tuning
 
 GOLDEN = Path(__file__).parent / "golden" / "traces.json"
 FALLING = {"kind": "linear", "warmup_steps": 2, "final": 0.0, "total_steps": None}
@@ -128,6 +129,10 @@ TRACES: dict[str, Any] = {
         seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, **{"ppo.value_clip": 0.2}
     ),
     "solo_agent": lambda: small_solo(seed=3, learning_rate_schedule=FALLING),
+    "text_tuning": lambda: small_tuning(
+        seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, accumulate=2, max_epochs=4
+    ),
+    "text_tuning by DPO": lambda: small_tuning(seed=3, method=DPO, log_every_opt_steps=2),
     "vanilla_ppo by KL": lambda: small_arena(seed=3, **{"ppo.loss": KL, "rl.shared_body": False}),
     "reinforce": lambda: small_arena(
         "reinforce", seed=3, learning_rate_schedule=FALLING, **{"rl.gae_lambda": 0.9}
@@ -148,6 +153,7 @@ LEARNED = {
     "reinforce": "update",
     "spg": "update",
     "solo_agent": "update",
+    "text_tuning": "model",
 }
 """What of a trainer holds its weights, where that is no agent."""
 CHOOSES = ("fused_dqn",)

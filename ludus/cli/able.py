@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from ludus.core.abilities import (
+    Estimates,
     Evaluates,
     Exports,
     KeepsWeights,
@@ -13,6 +14,7 @@ from ludus.core.abilities import (
     MeasuresOthers,
     Narrates,
     Plays,
+    PlaysWithPeople,
     find_ability,
     unable,
 )
@@ -31,6 +33,20 @@ def that_evaluates(trainer: Trainer) -> Evaluates:
             " evaluate_weights (ludus.core.abilities)",
             command="eval",
         )
+    return able
+
+
+def that_estimates(trainer: Trainer) -> Estimates:
+    """Return what counts the cost of a run; raise LudusError unless the trainer asks a paid service."""
+    if (able := find_ability(trainer, Estimates)) is None:
+        raise unable(trainer, "asks no service for anything, so --dry-run has nothing to count")
+    return able
+
+
+def that_plays_with_people(trainer: Trainer) -> PlaysWithPeople:
+    """Return what lets a person act; raise LudusError unless the trainer's agents speak in words."""
+    if (able := find_ability(trainer, PlaysWithPeople)) is None:
+        raise unable(trainer, "has no agent that a person could speak for; leave out --as")
     return able
 
 

@@ -63,6 +63,12 @@ def train(
             "--from", metavar="RUN[:MODEL]", help="Start from its weights: best, last, or a model."
         ),
     ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Count requests, tokens and cost of a run of text; ask nothing."
+        ),
+    ] = False,
     plugin: Plugin = None,
     json: AsJson = False,
 ) -> None:
@@ -72,6 +78,10 @@ def train(
     from ludus.session.build import build_trainer
 
     load(plugin)
+    if dry_run:
+        _check_dry_run(seeds, jobs, run)
+        _estimate(config, _changes(overrides, seed))
+        return
     if seeds is not None:
         from ludus.cli.seeds import SeedsCommand
 
@@ -82,12 +92,39 @@ def train(
         return
     if jobs is not None:
         raise LudusError("--jobs is for several runs; add --seeds, as in --seeds 0-4")
-    changes = [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+    changes = _changes(overrides, seed)
     trainer = build_trainer(read_config(config, changes, tell=tell, start=start))
     if run is None:
         run = _numbered(root, trainer.config.name)
     result = trainer.fit(root=root, name=run, show_on="stderr" if json else "stdout")
     _print_result(result, as_json=json, is_silent=trainer.config.settings.display == "none")
+
+
+def _changes(overrides: list[str] | None, seed: int | None) -> list[str]:
+    return [*(overrides or []), *([] if seed is None else [f"seed={seed}"])]
+
+
+def _check_dry_run(*given: object) -> None:
+    if any(one is not None for one in given):
+        raise LudusError(
+            "--dry-run counts what one run would ask; leave out --seeds, --jobs and --run"
+        )
+
+
+def _estimate(config: str, changes: list[str]) -> None:
+    """Print what a run would ask of a paid service."""
+    from ludus.cli.able import that_estimates
+    from ludus.config.base import read_config
+    from ludus.session.build import build_trainer
+    from ludus.session.prepared import prepare
+
+    trainer = build_trainer(read_config(config, changes, tell=tell))
+    that_estimates(trainer)
+    try:
+        for line in that_estimates(prepare(trainer)).estimate():
+            say(line)
+    finally:
+        trainer.close()
 
 
 def _numbered(root: str, name: str) -> str:

@@ -96,6 +96,10 @@ def play(
     ] = None,
     episode: Annotated[int, typer.Option("--episode", min=0, help="Which episode to film.")] = 0,
     fps: Annotated[float, typer.Option("--fps", min=1, max=50, help="Frames per second.")] = 25.0,
+    people: Annotated[
+        list[str] | None,
+        typer.Option("--as", metavar="AGENT", help="Speak for this agent yourself (runs of text)."),
+    ] = None,
     model: Model = "best",
     script: Script = None,
     plugin: Plugin = None,
@@ -106,6 +110,9 @@ def play(
 
     load(plugin)
     place = Path(out) if out else None
+    if people:
+        tasks.play_with_people(run, people, episode=episode, model=model, script=script)
+        return
     film = tasks.play_run(run, place, episode=episode, fps=fps, model=model, script=script)
     if film is not None:
         say(film)

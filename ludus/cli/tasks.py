@@ -11,6 +11,7 @@ from ludus.cli.able import (
     that_evaluates,
     that_measures_others,
     that_plays,
+    that_plays_with_people,
 )
 from ludus.cli.exporting import place_in_run
 from ludus.cli.film import is_film, write_gif
@@ -27,7 +28,7 @@ from ludus.core.runtime import Result
 from ludus.session.build import build_trainer
 from ludus.session.prepared import PreparedRun, prepare
 from ludus.session.rebuilt import RebuiltRun
-from ludus.show.terminal import pass_on, say, tell, warn
+from ludus.show.terminal import pass_on, say, tell, typed_text, warn
 from ludus.store import directory
 from ludus.store.bests import RUNNERS_UP, bests
 from ludus.store.outputs import check_file, write_file
@@ -133,6 +134,21 @@ def play_run(
         assert out is not None
         write_gif(out, chosen.one.film(chosen.weights, episode, fps), fps=fps)
     return out
+
+
+def play_with_people(
+    path: str,
+    people: Sequence[str],
+    *,
+    episode: int,
+    model: str = "best",
+    script: str | None = None,
+) -> None:
+    """Play one episode in which a person speaks for some of the agents, and print it."""
+    run = PreparedRun.open(path, script=script, check=that_plays_with_people, tell=tell)
+    with run.prepared(model, that_plays_with_people) as chosen:
+        for line in chosen.one.play_with(chosen.weights, episode, people, typed_text):
+            say(line)
 
 
 def evaluate_run(

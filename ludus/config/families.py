@@ -72,7 +72,8 @@ class Family:
     findings: Callable[[], Iterator[Finding]] | None
     """Yields the findings of `ludus doctor` for this package."""
     run_files: Sequence[str]
-    """Files that the package's trainers write into a run directory, `*` for any letters but `/`."""
+    """Files that the package's trainers write into a run directory, `*` for any letters but `/`, and `**` at
+    the end for whatever a folder holds."""
 
     def modules(self, folder: str) -> dict[str, str]:
         """Return the module of each file, or package, in a folder of this package, by its name."""

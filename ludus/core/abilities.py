@@ -148,6 +148,28 @@ class Narrates(KeepsWeights, Protocol):
 
 
 @runtime_checkable
+class PlaysWithPeople(KeepsWeights, Protocol):
+    """Lets a person act for some of the agents: `ludus play --as AGENT`."""
+
+    def play_with(
+        self,
+        weights: Mapping[str, Any],
+        index: int,
+        people: Sequence[str],
+        ask: Callable[[str], str],
+    ) -> Iterable[str]:
+        """Yield the moves of one game; `ask` shows a text to a person and returns the answer."""
+
+
+@runtime_checkable
+class Estimates(Protocol):
+    """Counts what a run would ask of a paid service: `ludus train --dry-run`. Called after `prepare`."""
+
+    def estimate(self) -> Sequence[str]:
+        """Return requests, tokens and money, as lines."""
+
+
+@runtime_checkable
 class Exports(KeepsWeights, Protocol):
     """Exports weights to a form that runs without torch: `ludus export`."""
 

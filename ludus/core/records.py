@@ -25,9 +25,21 @@ def as_line(key: str, record: Mapping[str, Any], *, where: str) -> tuple[str, by
             f"the record of {key!r} would come back from {where} as something else; use text as keys,"
             " and lists in place of tuples"
         )
+    return text, _bounded(key, line)
+
+
+def line_of(key: str, text: str, *, where: str) -> bytes:
+    """Return the line of a record that is given as JSON, without reading it again."""
+    if not text.startswith("{") or "\n" in text:
+        raise StorageError(f"the record of {key!r} cannot be written to {where}: it is no mapping")
+    return _bounded(key, f'{{"key": {json.dumps(key)}, "record": {text}}}'.encode())
+
+
+def _bounded(key: str, line: bytes) -> bytes:
+    """Return the line with its end; raise StorageError if it is too long to be read back."""
     if len(line) > _MAX_RECORD:
         raise StorageError(
             f"the record of {key!r} has {len(line)} bytes, a journal takes {_MAX_RECORD}; keep what is"
             " large in a file of its own and its name here"
         )
-    return text, line + b"\n"
+    return line + b"\n"

@@ -91,8 +91,8 @@ class JournalProtocol(Protocol):
     def put(self, key: str, record: Mapping[str, Any]) -> None:
         """Append a record; when this returns it is as durable as the run's files."""
 
-    def add(self, key: str, record: Mapping[str, Any]) -> None:
-        """Append a record that `flush` makes durable, with all that were added before it."""
+    def add(self, key: str, record: Mapping[str, Any] | str) -> None:
+        """Append a record, or its JSON, that `flush` makes durable with all that were added before it."""
 
     def flush(self) -> None:
         """Make every record durable."""
@@ -119,7 +119,8 @@ class MemoryJournal:
     def put(self, key: str, record: Mapping[str, Any]) -> None:
         self._records[key], _ = as_line(key, record, where=f"the journal '{self._name}'")
 
-    add = put
+    def add(self, key: str, record: Mapping[str, Any] | str) -> None:
+        self.put(key, json.loads(record) if isinstance(record, str) else record)
 
     def flush(self) -> None: ...
 

@@ -139,11 +139,11 @@ class Model:
         """Copy saved parameters and buffers in; every name must match."""
         state = without_base(self.module, state)
         self._check_fits(state)
-        saved: dict[str, Any] = dict(state)
+        weights = self.module.state_dict()
+        # A tied weight of an adapter's base is among the names of the base.
+        saved: dict[str, Any] = {name: weights[name] for name in base_names(self.module)} | state
         for name, first in further_names(self.module).items():
             saved.setdefault(name, saved.get(first))
-        weights = self.module.state_dict()
-        saved = {name: weights[name] for name in base_names(self.module)} | saved
         known = self.module.state_dict()
         fleeting = {n: b for n, b in self.module.named_buffers() if n not in known and n in saved}
         found = {name: saved.pop(name) for name in fleeting}

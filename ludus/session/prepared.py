@@ -58,6 +58,8 @@ class PreparedRun:
         A run without a best model gives its last, unless `is_last_best` is false.
         """
         trainer = self.trainer
+        # What a run keeps besides weights, such as tuned models, is found in its directory.
+        trainer.set_storage(self.storage)
         with Compute.of(trainer.config):
             prepare(trainer)
             try:

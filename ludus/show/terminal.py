@@ -12,6 +12,8 @@ import sys
 import unicodedata
 from typing import TextIO
 
+from ludus.core.errors import LudusError
+
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.)?")
 # Control characters, and invisible ones such as those that change the direction of writing.
 _UNSEEN = ("Cc", "Cf")
@@ -36,6 +38,26 @@ def tell_waiting(text: object) -> None:
     """Print what takes a while, for people who wait at a terminal: a pipe or a log need not know."""
     if sys.stderr is not None and sys.stderr.isatty():
         tell(text)
+
+
+def typed_text(shown: str) -> str:
+    """Show a text to a person and return what is typed: one line, or several ended by an empty one.
+
+    Raise LudusError at the end of the input.
+    """
+    say("")
+    say(shown)
+    say("(your answer; an empty line ends it)")
+    lines: list[str] = []
+    while True:
+        line = sys.stdin.readline() if sys.stdin is not None else ""
+        if not line.strip():
+            if lines:
+                return "\n".join(lines)
+            if not line:
+                raise LudusError("the input ended before the game did; type an answer in each turn")
+            continue
+        lines.append(line.rstrip("\n"))
 
 
 def pass_on(text: str) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import stat
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -78,7 +79,8 @@ class Append:
     """An append-only file; its content can be made durable and, on resume, truncated.
 
     Bytes that a full disk refuses are kept in memory and written, in order, when there is space again.
-    A .jsonl file that a power cut left with half a line at its end loses that half when opened.
+    A .jsonl file that a power cut left with half a line at its end loses that half when opened. One
+    thread may make it durable while another appends.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,6 +90,7 @@ class Append:
         self.offset = os.fstat(self._descriptor).st_size
         self.backlog = b""
         self._is_torn = False
+        self._guard = threading.RLock()
         if is_new:
             sync_directory(path.parent)
         if path.suffix == ".jsonl":
@@ -116,11 +119,16 @@ class Append:
 
     def write(self, data: bytes) -> None:
         """Append the bytes in one piece, or hold them back if the disk is full."""
-        self.backlog += data
-        self.flush()
+        with self._guard:
+            self.backlog += data
+            self.flush()
 
     def flush(self) -> bool:
         """Try to write the backlog; return whether it is empty."""
+        with self._guard:
+            return self._flush()
+
+    def _flush(self) -> bool:
         if not self.backlog:
             return True
         try:
@@ -143,6 +151,10 @@ class Append:
 
     def add_durably(self, data: bytes) -> None:
         """Append the bytes and make them durable; if that fails, raise and leave the file unchanged."""
+        with self._guard:
+            self._add_durably(data)
+
+    def _add_durably(self, data: bytes) -> None:
         if not self.flush():
             raise StorageError(f"{self._path} cannot be written: there is no space left")
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ludus.core.errors import RunError, StorageError
-from ludus.core.records import as_line
+from ludus.core.records import as_line, line_of
 from ludus.store.storage import Growing, Storage, is_safe_name
 
 JsonObject = dict[str, Any]
@@ -96,11 +96,16 @@ class Journal:
         self._writable().add_durably(line)
         self._lines[key] = text
 
-    def add(self, key: str, record: Mapping[str, Any]) -> None:
-        """Append a record that `flush` makes durable, with all that were added before it."""
-        text, line = as_line(key, record, where=self._file_name)
-        file = self._writable()
-        file.write(line)
+    def add(self, key: str, record: Mapping[str, Any] | str) -> None:
+        """Append a record that `flush` makes durable, with all that were added before it.
+
+        A text is the JSON of a mapping, from a caller that writes so many that a check would be dear.
+        """
+        if isinstance(record, str):
+            text, line = record, line_of(key, record, where=self._file_name)
+        else:
+            text, line = as_line(key, record, where=self._file_name)
+        self._writable().write(line)
         self._lines[key] = text
 
     def flush(self) -> None:

@@ -20,6 +20,8 @@ class GrowingLogs(ABC):
     def __init__(self) -> None:
         self._appends: dict[str, Growing] = {}
         self._guard = threading.Lock()
+        self._closing = threading.RLock()
+        """Held while a file is closed, or synced by the writer of a checkpoint in its own thread."""
         self._continued: set[str] | None = None
         self.check_owned: Callable[[], None] = lambda: None
         """Called before anything is created, replaced or removed; raises once the run is taken."""
@@ -71,7 +73,8 @@ class GrowingLogs(ABC):
                     raise StorageError(f"{name} cannot be written: there is no space left")
                 file.sync()
             finally:
-                file.close()
+                with self._closing:
+                    file.close()
 
     def _clear_way(self, name: str) -> None:
         """Set aside a file at the place of a log that the checkpoint does not know.
@@ -102,13 +105,16 @@ class GrowingLogs(ABC):
 
     def flush_appends(self) -> bool:
         """Try to write what a full disk held back; return whether nothing is left."""
-        flushed = [file.flush() for file in self._appends.values()]
+        flushed = [file.flush() for file in list(self._appends.values())]
         return all(flushed)
 
     def sync_appends(self) -> None:
         """Make every append-only file durable."""
-        for file in list(self._appends.values()):
-            file.sync()
+        for name, file in list(self._appends.items()):
+            with self._closing:
+                # One that was released meanwhile is durable already.
+                if self._appends.get(name) is file:
+                    file.sync()
 
     def cut_back(self, offsets: Mapping[str, int], *, keep: tuple[str, ...]) -> None:
         """Truncate append-only files to the offsets of a checkpoint.

@@ -32,7 +32,8 @@ def is_own_folder(name: str) -> bool:
     plain = _UNFINISHED.sub("", name)
     top, _, rest = plain.partition("/")
     declared = {pattern.partition("/")[0] for pattern in families.run_files() if "/" in pattern}
-    if top == "wandb":
+    whole = {pattern.removesuffix("/**") for pattern in families.run_files()}
+    if top == "wandb" or top in whole:
         return True
     if top in ("checkpoints", "models"):
         return rest == "" or "/" not in rest
@@ -40,4 +41,5 @@ def is_own_folder(name: str) -> bool:
 
 
 def _regex(pattern: str) -> str:
-    return "[^/]*".join(map(re.escape, pattern.split("*")))
+    parts = ("[^/]*".join(map(re.escape, part.split("*"))) for part in pattern.split("**"))
+    return ".+".join(parts)

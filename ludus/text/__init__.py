@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Message as Message,
     )
     from ludus.text.jobs import Job as Job, JobSpec as JobSpec
+    from ludus.text.nested import NestedArrayDict as NestedArrayDict
     from ludus.text.provider import Provider as Provider
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)

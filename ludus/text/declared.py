@@ -14,8 +14,14 @@ declare(
         "text_analyser": "analysers",
     },
     lengths={"max_opt_steps": "opt_steps", "max_epochs": "epoch"},
-    run_files=("tuned/*",),
-    directions={"margin": "max", "nll": "min"},
+    run_files=(
+        "tuned/*",
+        "rollouts/*.safetensors",
+        "transcripts/*.jsonl",
+        "transcripts/*.html",
+        "server/**",
+    ),
+    directions={"nll": "min"},
     needs={
         "aiohttp": _TEXT,
         "orjson": _TEXT,

@@ -74,6 +74,10 @@ class TrainingClient(ABC):
         """Return the tokens of a conversation, up to where the model's answer begins."""
 
     @abstractmethod
+    def encode_answer(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of an answer, with the one that ends it."""
+
+    @abstractmethod
     async def forward_backward(
         self,
         datums: Sequence[Datum],

@@ -55,6 +55,8 @@ APART = {
     "sweep: max_env_steps",
     "sweep: max_epochs",
     "sweep: workers",
+    "text_tuning: max_epochs",
+    "text_tuning: model",
 }
 
 

@@ -21,6 +21,7 @@ from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
 from tests.supervised.conftest import MLP, QUIET, WINE
+from tests.text.tuning.small import small_tuning
 
 STEADY = {"kind": "constant", "warmup_steps": 0}
 SGD = {"kind": "sgd", "learning_rate": 1.0, "momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
@@ -68,6 +69,8 @@ def tiny(kind: str, **changed: Any) -> Any:
         return small_solo(**changed)
     if kind == "rerun_tests":
         return ludus.example(kind).replace(**{**ARENA_QUIET, **changed})
+    if kind == "text_tuning":
+        return small_tuning(**changed)
     if kind == "fused_dqn":
         return small_dqn(**changed)
     if kind == "fused_ppo":

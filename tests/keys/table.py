@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., None])
 
 ARENA_RL = "vanilla_ppo, reinforce, spg"
 ARENA = f"{ARENA_RL}, solo_agent"
-TRAINERS = f"supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn, {ARENA}, rerun_tests"
+TRAINERS = f"supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn, {ARENA}, rerun_tests, text_tuning"
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"

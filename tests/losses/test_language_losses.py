@@ -16,7 +16,7 @@ from ludus.losses.language import (
     importance_sampling,
     masked_cross_entropy,
     ppo,
-    token_accuracy,
+    sequence_log_probs,
     token_log_probs,
 )
 
@@ -93,15 +93,21 @@ def test_no_trained_token_is_a_loss_of_zero_and_not_nan() -> None:
     logits, targets, _ = example()
     nothing = torch.zeros(3, 5, dtype=torch.bool)
     assert masked_cross_entropy(logits, targets, nothing).item() == 0
-    assert token_accuracy(logits, targets, nothing).item() == 0
 
 
-def test_accuracy_is_the_share_of_trained_tokens_that_are_most_likely() -> None:
-    logits = torch.tensor([[[2.0, 1.0], [2.0, 1.0], [0.0, 5.0], [0.0, 5.0]]])
-    targets = torch.tensor([[0, 1, 1, 1]])
-    assert token_accuracy(logits, targets, torch.tensor([[1, 1, 1, 0]])).item() == pytest.approx(
-        2 / 3
-    )
+def test_a_token_that_is_impossible_and_not_trained_on_makes_no_nan() -> None:
+    logits = torch.tensor([[[0.0, -math.inf], [0.0, 0.0]]], requires_grad=True)
+    loss = masked_cross_entropy(logits, torch.tensor([[1, 1]]), torch.tensor([[False, True]]))
+    assert loss.item() == pytest.approx(math.log(2))
+
+
+def test_log_probabilities_are_summed_by_sequence() -> None:
+    log_probs = torch.tensor([-1.0, -2.0, -4.0, -8.0], requires_grad=True)
+    sums = sequence_log_probs(log_probs, torch.tensor([2, 0, 2, 0]), 3)
+    assert sums.tolist() == [-10.0, 0.0, -5.0]
+    sums[2].backward()
+    assert log_probs.grad is not None
+    assert log_probs.grad.tolist() == [1.0, 0.0, 1.0, 0.0]
 
 
 def test_dpo_of_a_model_that_is_its_reference_is_the_logarithm_of_two() -> None:

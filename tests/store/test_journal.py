@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -257,3 +259,59 @@ def test_a_released_journal_holds_no_file_open_and_is_read_again_when_asked(tmp_
     assert len(os.listdir("/proc/self/fd")) == before + 1
     journal.release()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_log_may_be_released_while_a_checkpoint_makes_all_durable(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    first, second = (storage.append(f"journals/{name}.jsonl") for name in "ab")
+    second.write(b"{}\n")
+    sync = first.sync
+
+    def sync_and_release() -> None:
+        sync()
+        storage.release("journals/b.jsonl")
+
+    first.sync = sync_and_release  # type: ignore[method-assign]
+    storage.sync_appends()
+    assert (tmp_path / "journals" / "b.jsonl").read_bytes() == b"{}\n"
+    assert storage.append("journals/b.jsonl") is not second
+
+
+def test_a_thread_may_make_records_durable_while_another_adds_some(tmp_path: Path) -> None:
+    journal = Journal(LocalStorage(tmp_path), "answers")
+    journal.add("first", {})
+    ended, failed = threading.Event(), []
+
+    def flush() -> None:
+        while not ended.is_set():
+            try:
+                journal.flush()
+            except StorageError as error:
+                failed.append(error)
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    thread = threading.Thread(target=flush)
+    thread.start()
+    try:
+        for number in range(1500):
+            journal.add(str(number), {"n": number})
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert not failed
+    assert len((tmp_path / "journals/answers.jsonl").read_bytes().splitlines()) == 1501
+    assert Journal(LocalStorage(tmp_path), "answers").keys() == journal.keys()
+
+
+def test_a_record_that_is_given_as_json_comes_back_and_must_be_a_mapping(tmp_path: Path) -> None:
+    journal = Journal(LocalStorage(tmp_path), "answers")
+    journal.add('a "b"', '{"n":[1,"\u00fc"]}')
+    assert Journal(LocalStorage(tmp_path), "answers").get('a "b"') == {"n": [1, "\u00fc"]}
+    for text in ("[]", "", '{"a":\n1}'):
+        with pytest.raises(StorageError, match="it is no mapping"):
+            journal.add("b", text)
+    with pytest.raises(StorageError, match="keep what is large"):
+        journal.add("b", '{"x":"' + "y" * (1 << 20) + '"}')
+    assert journal.keys() == ['a "b"']

@@ -198,22 +198,24 @@ def _summed(number: int, records: dict[str, Record]) -> Iteration:
 
 
 def _write(journal: JournalProtocol, key: str, record: Record) -> None:
-    text: list[str] = []
-    if record.answer is not None:
-        whole = json.dumps(record.answer.to_json(), separators=(",", ":"))
-        text = [whole[at : at + _MOST_TEXT] for at in range(0, len(whole), _MOST_TEXT)]
-    for number, part in enumerate(text[:-1]):
-        journal.add(f"{number}#{key}", {"part": part})
-    line: dict[str, Any] = {
-        "digest": record.digest,
-        "by": list(record.payer),
-        "spent": record.spent.to_json(),
-    }
+    import orjson
+
+    line: dict[str, Any] = {"digest": record.digest, "by": list(record.payer)}
+    if record.spent:
+        line["spent"] = record.spent.to_json()
     if record.open is not None:
         line["open"] = list(record.open)
-    if text:
-        line |= {"parts": len(text), "answer": text[-1]}
-    journal.add(f":{key}", line)
+    if record.answer is not None:
+        line["answer"] = record.answer
+    # It knows dataclasses; a token and its log-probability are a tuple with a class of its own.
+    text = orjson.dumps(line, default=list).decode()
+    if len(text) > _MOST_TEXT and record.answer is not None:
+        whole = json.dumps(record.answer.to_json())
+        parts = [whole[at : at + _MOST_TEXT] for at in range(0, len(whole), _MOST_TEXT)]
+        for number, part in enumerate(parts):
+            journal.add(f"{number}#{key}", {"part": part})
+        text = orjson.dumps({**line, "answer": len(parts)}).decode()
+    journal.add(f":{key}", text)
 
 
 def _records(journal: JournalProtocol, name: str) -> Iterator[tuple[str, Record]]:
@@ -225,15 +227,14 @@ def _records(journal: JournalProtocol, name: str) -> Iterator[tuple[str, Record]
 def _read(journal: JournalProtocol, key: str, name: str) -> Record:
     line = journal.get(key) or {}
     try:
-        parts = [
-            (journal.get(f"{number}#{key[1:]}") or {})["part"]
-            for number in range(line.get("parts", 1) - 1)
-        ]
-        answer = None
-        if "answer" in line:
-            answer = ChatAnswer.from_json(json.loads("".join([*parts, line["answer"]])))
+        found = line.get("answer")
+        if isinstance(found, int):
+            parts = [journal.get(f"{number}#{key[1:]}") or {} for number in range(found)]
+            found = json.loads("".join(part["part"] for part in parts))
+        answer = None if found is None else ChatAnswer.from_json(found)
         opened = Amount(*line["open"]) if "open" in line else None
-        payer, spent = Payer(*line["by"]), Spent.from_json(line["spent"])
+        spent = Spent.from_json(line["spent"]) if "spent" in line else Spent()
+        payer = Payer(*line["by"])
         return Record(str(line["digest"]), payer, opened, spent, answer)
     except (KeyError, TypeError, ValueError, StorageError) as error:
         # Skipping it could mean that an answer is paid for twice.

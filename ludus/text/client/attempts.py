@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from ludus.seeds import derive
+from ludus.core.derived_seed import derive
 from ludus.text.client.config import ClientConfig
 from ludus.text.client.failures import TIMEOUT, UNREACHABLE
 from ludus.text.client.limits import Limits

@@ -66,7 +66,6 @@ class HttpClient:
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_SECONDS),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
             headers=headers,
-            skip_auto_headers=("Content-Type",),
             auto_decompress=False,
         )
 
@@ -130,8 +129,11 @@ class HttpClient:
                 proxy=self._proxy,
                 allow_redirects=False,
             ) as response:
-                body = await _read(response)
                 status, found = response.status, response.headers
+                body = await _read(response)
+                if status >= 300 and body is not None and self._key is not None:
+                    # Servers repeat a key that they refuse.
+                    body = body.replace(self._key.reveal().encode(), b"***")
         except (aiohttp.ClientError, OSError, ValueError) as error:
             problem = failure(error, name=self.name, url=self.url, secret=self._key)
         # Raised outside the handler: the context of an error of aiohttp holds the headers that were sent.

@@ -65,8 +65,10 @@ class Ledger:
 
     def price_of(self, model: str) -> PriceConfig | None:
         """Return the prices of a model; raise ConfigError if it has none under a cap on money."""
-        self.check_prices([model])
-        return self.config.price_of(model)
+        price = self.config.price_of(model)
+        if price is None:
+            self.check_prices([model])
+        return price
 
     @property
     def spent(self) -> Spent:
@@ -105,6 +107,8 @@ class Ledger:
 
     def book(self, iteration: int, payer: Payer, spent: Spent, *, instead_of: Spent) -> None:
         """Count what a request or job has cost up to now, in place of what was counted for it before."""
+        if spent == instead_of:
+            return
         for sums in (self._spent.setdefault(iteration, {}).setdefault(payer, Spent()), self._all):
             sums.subtract(instead_of)
             sums.add(spent)

@@ -12,8 +12,9 @@ from collections.abc import Callable
 
 from ludus.text.client.limits import Allowance, Limits
 
-_START = 16
+_START = 32
 _FEWEST_IN_WINDOW = 16
+_TOLERANCE = 3.0
 _MOST_WAIT = 60.0
 # A limit whose reset was not told is asked again after this time.
 _UNTOLD_RESET = 1.0
@@ -23,7 +24,7 @@ class Congestion:
     """The limit of concurrency: additive increase, multiplicative decrease.
 
     It doubles with each round trip (slow start) until the provider refuses a request for the first time, or a
-    round trip takes twice as long without more answers a second. Then it grows by one a round trip.
+    round trip takes three times as long without more answers a second. Then it grows by one a round trip.
     """
 
     def __init__(self, most: int) -> None:
@@ -32,6 +33,7 @@ class Congestion:
         self._is_slow_start = True
         self._cut_at = float("-inf")
         self._window_start: float | None = None
+        self._window_size = float(_FEWEST_IN_WINDOW)
         self._count, self._latencies = 0, 0.0
         self._base = float("inf")
         self._rate = 0.0
@@ -50,19 +52,20 @@ class Congestion:
         if is_full:
             gain = 1.0 if self._is_slow_start else 1.0 / self._limit
             self._limit = min(self._most, self._limit + gain)
-        if self._count >= max(_FEWEST_IN_WINDOW, self._limit):
+        if self._count >= self._window_size:
             self._end_window(now)
 
     def _end_window(self, now: float) -> None:
         mean = self._latencies / self._count
         rate = self._count / max(1e-9, now - (self._window_start or 0.0))
         # What is asked changes, so the shortest latency is forgotten slowly.
-        self._base = min(self._base * 1.02, mean)
-        if mean > 2 * self._base and rate < 1.05 * self._rate:
+        self._base = min(self._base * 1.002, mean)
+        if mean > _TOLERANCE * self._base and rate < 1.05 * self._rate:
             self._is_slow_start = False
             self._limit = max(1.0, self._limit * 0.9)
         self._rate = max(rate, 0.95 * self._rate)
         self._window_start, self._count, self._latencies = now, 0, 0.0
+        self._window_size = max(float(_FEWEST_IN_WINDOW), self._limit)
 
     def refused(self, started: float, now: float) -> None:
         """Halve the limit, once for all requests that were sent before the last time."""

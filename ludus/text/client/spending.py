@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from ludus.core.errors import StorageError
@@ -56,6 +56,9 @@ class Spent:
     lost_cost: float = 0.0
     """The most that they may have cost."""
 
+    def __bool__(self) -> bool:
+        return self.requests > 0 or self.lost_requests > 0 or self.tokens > 0 or self.cost > 0
+
     @property
     def tokens(self) -> int:
         """Return the tokens of prompts, samples and training."""
@@ -68,10 +71,12 @@ class Spent:
 
     def copy(self) -> Spent:
         """Return a sum that changes on its own."""
-        return replace(self)
+        return Spent(*self.to_json())  # type: ignore[arg-type]
 
     def as_lost(self) -> Spent:
         """Return the same sum for answers that were paid for and are not used."""
+        if not self:
+            return Spent()
         tokens, cost = self.at_most
         return Spent(
             lost_requests=self.requests + self.lost_requests, lost_tokens=tokens, lost_cost=cost
@@ -79,27 +84,31 @@ class Spent:
 
     def add(self, other: Spent) -> None:
         """Add another sum to this one."""
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        for name in _NAMES:
+            if value := getattr(other, name):
+                setattr(self, name, getattr(self, name) + value)
 
     def subtract(self, other: Spent) -> None:
         """Take another sum, which was added before, from this one."""
-        for field in fields(self):
-            # Rounding may leave less than nothing.
-            left = getattr(self, field.name) - getattr(other, field.name)
-            setattr(self, field.name, max(0, left))
+        for name in _NAMES:
+            if value := getattr(other, name):
+                # Rounding may leave less than nothing.
+                setattr(self, name, max(0, getattr(self, name) - value))
 
     def to_json(self) -> list[float]:
         """Return it as a row of numbers."""
-        return [getattr(self, field.name) for field in fields(self)]
+        return [getattr(self, name) for name in _NAMES]
 
     @classmethod
     def from_json(cls, row: object) -> Spent:
         """Return the sum that `to_json` wrote."""
         values = row if isinstance(row, list) else []
-        if len(values) != len(fields(cls)) or not all(_is_amount(value) for value in values):
+        if len(values) != len(_NAMES) or not all(_is_amount(value) for value in values):
             raise StorageError(f"{row!r} is no sum of what was spent")
         return cls(*values)
+
+
+_NAMES = tuple(field.name for field in fields(Spent))
 
 
 def _is_amount(value: object) -> bool:

@@ -7,6 +7,19 @@ from typing import Annotated
 
 import typer
 
+NewModels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--new-model",
+        metavar="NAME[=PRESET or YAML]",
+        help="Make a byte-level model with random weights: tiny (default), small, medium, or of a file.",
+    ),
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option("--model", metavar="NAME=DIRECTORY", help="Take in the model of a directory."),
+]
+
 
 def serve(
     root: Annotated[
@@ -14,18 +27,8 @@ def serve(
     ] = "ludus-server",
     host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="0: a free one.")] = 8000,
-    new_model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--new-model",
-            metavar="NAME[=PRESET or YAML]",
-            help="Make a byte-level model with random weights: tiny (default), small, medium, or of a file.",
-        ),
-    ] = None,
-    model: Annotated[
-        list[str] | None,
-        typer.Option("--model", metavar="NAME=DIRECTORY", help="Take in the model of a directory."),
-    ] = None,
+    new_model: NewModels = None,
+    model: Models = None,
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch.")] = 1,
     device: Annotated[str, typer.Option("--device", help="Such as cpu or cuda.")] = "cpu",
     max_models: Annotated[

@@ -7,7 +7,7 @@ import dataclasses
 from typing import ClassVar
 
 from ludus.config.registry import register
-from ludus.seeds import derive
+from ludus.core.derived_seed import derive
 from ludus.text.chat import ChatAnswer, ChatRequest
 from ludus.text.jobs import Job, JobSpec
 from ludus.text.provider import ProviderError

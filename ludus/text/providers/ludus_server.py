@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Protocol
+from collections.abc import Iterator
+from typing import Any, ClassVar
 
-from pydantic import BeforeValidator, SerializeAsAny
-
-from ludus.config.base import StrictConfig
 from ludus.config.registry import register
 from ludus.text.chat import ChatRequest
-from ludus.text.client.http import HttpClient, url_problem
+from ludus.text.client.http import HttpClient
 from ludus.text.client.secret import KeyConfig, Secret
 from ludus.text.jobs import Job
 from ludus.text.provider import ProviderConfig
 from ludus.text.providers._openai_api import OpenaiApi
-
-# Reading a provider's config must not load the network of a model, so these are imported when needed.
-_NEW_MODELS, _SERVER = "ludus.text.models.new_model", "ludus.text.server.start"
-
-
-def _new_model(value: object) -> StrictConfig:
-    config_class: type[StrictConfig] = importlib.import_module(_NEW_MODELS).NewModelConfig
-    return value if isinstance(value, config_class) else config_class.model_validate(value)
-
-
-NewModelSection = Annotated[SerializeAsAny[StrictConfig], BeforeValidator(_new_model)]
+from ludus.text.providers._own_server import (
+    Handle,
+    NewModelSection,
+    problems_of_address,
+    started,
+)
 
 
 class LudusServerConfig(ProviderConfig):
@@ -42,27 +33,7 @@ class LudusServerConfig(ProviderConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield the conflicts between keys."""
-        if self.url is None:
-            if self.key is not None:
-                yield "'url' is null, and a server of the run's own needs no key; set 'key' to null"
-            return
-        if problem := url_problem(self.url):
-            yield problem
-        if self.new_models:
-            yield (
-                "'new_models' are made by a server of the run's own, and 'url' names another; set 'url' to"
-                " null, or 'new_models' to {}"
-            )
-
-
-class Handle(Protocol):
-    """A server that was started."""
-
-    url: str
-    token: str
-
-    def close(self) -> None:
-        """Stop it."""
+        yield from problems_of_address(self.url, self.key, self.new_models)
 
 
 @register("provider", "ludus_server")
@@ -82,7 +53,7 @@ class LudusServer(OpenaiApi):
         assert isinstance(config, LudusServerConfig)
         if config.url is None:
             # The server ends with the thread that starts it, so it is this one, which lasts.
-            self._handle = _started(self.services.directory(), config.new_models)
+            self._handle = started(self.services.directory(), config.new_models)
             url = self._handle.url
             key: Secret | None = Secret(self._handle.token, place="its own token")
         else:
@@ -107,8 +78,3 @@ class LudusServer(OpenaiApi):
         """Return the job once its status differs, or after `timeout` seconds: the server waits."""
         prefer = f"wait={timeout:.3f}, status={job.more.get('status', '')}"
         return self.read_job(await self.http.get(self.job_path(job.id), headers={"Prefer": prefer}))
-
-
-def _started(directory: object, new_models: Mapping[str, StrictConfig]) -> Handle:
-    handle: Handle = importlib.import_module(_SERVER).start_server(directory, new_models=new_models)
-    return handle

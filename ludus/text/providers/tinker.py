@@ -11,8 +11,7 @@ from ludus.config.base import PositiveFloat
 from ludus.config.registry import register
 from ludus.core.errors import LudusError
 from ludus.text.chat import ChatAnswer, ChatRequest, Choice, FinishReason, TokenLogprob
-from ludus.text.client.http import url_problem
-from ludus.text.client.secret import KeyConfig
+from ludus.text.client.secret import KeyConfig, Secret
 from ludus.text.jobs import Job, JobSpec
 from ludus.text.models.tokenizer import Tokenizer
 from ludus.text.provider import (
@@ -21,6 +20,12 @@ from ludus.text.provider import (
     ProviderConfig,
     ProviderError,
     ProviderServices,
+)
+from ludus.text.providers._own_server import (
+    Handle,
+    NewModelSection,
+    problems_of_address,
+    started,
 )
 from ludus.text.tinker.api import SampledTokens, TinkerApi
 from ludus.text.tinker.training import TinkerTraining
@@ -31,20 +36,22 @@ class TinkerConfig(ProviderConfig):
 
     kind: Literal["tinker"]
     """A server of Tinker's API: ludus's own, the hosted service, or another."""
-    url: str
-    """The base URL, without /api/v1, such as http://127.0.0.1:8000."""
+    url: str | None
+    """The base URL, without /api/v1, such as http://127.0.0.1:8000; null: the run starts a server and stops
+    it at its end."""
     key: KeyConfig | None
     """The API key; null sends none."""
     tokenizer: str | None
     """The directory with the tokenizer of the models; null takes the one that the server names, which must
     be on this machine."""
+    new_models: dict[str, NewModelSection]
+    """The models that a server of the run's own makes where it does not have them, by name."""
     patience_seconds: PositiveFloat
     """How long a request of training is sent again while the server does not answer; then the run stops."""
 
     def problems(self) -> Iterator[str]:
         """Yield each mistake."""
-        if (problem := url_problem(self.url)) is not None:
-            yield problem
+        yield from problems_of_address(self.url, self.key, self.new_models)
 
 
 @register("provider", "tinker")
@@ -57,8 +64,7 @@ class TinkerProvider(Provider):
 
     def __init__(self, config: TinkerConfig, services: ProviderServices) -> None:
         super().__init__(config, services)
-        key = None if config.key is None else config.key.read()
-        self._api = TinkerApi(config.url, key, patience_seconds=config.patience_seconds)
+        self._handle: Handle | None = None
         self._session_id: str | None = None
         self._counts = itertools.count()
         self._sampling: dict[str, _Sampling] = {}
@@ -66,12 +72,26 @@ class TinkerProvider(Provider):
         self._tokenizer: Tokenizer | None = None
 
     async def open(self) -> None:
-        """Connect."""
+        """Connect; start a server first if the config names none."""
+        config = self.config
+        key = None if config.key is None else config.key.read()
+        url = config.url
+        if url is None:
+            self._handle = started(self.services.directory(), config.new_models)
+            url = self._handle.url.removesuffix("/v1")
+            key = Secret(self._handle.token, place="its own token")
+        self._api = TinkerApi(url, key, patience_seconds=config.patience_seconds)
         await self._api.open()
 
     async def close(self) -> None:
-        """Disconnect."""
-        await self._api.close()
+        """Disconnect, and stop a server of the run's own."""
+        try:
+            if "_api" in vars(self):
+                await self._api.close()
+        finally:
+            if self._handle is not None:
+                handle, self._handle = self._handle, None
+                await asyncio.to_thread(handle.close)
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the base models."""

@@ -101,8 +101,10 @@ class SamplingEngine:
                 batch = self._batch
                 try:
                     return sample_all(batch, list(requests))
-                except BaseException:
+                except BaseException as error:
                     self._batch = self._empty_batch()
+                    if isinstance(error, Exception):
+                        raise _readable(error) from error
                     raise
         futures = [self.submit(request) for request in requests]
         return [future.result() for future in futures]
@@ -215,7 +217,10 @@ class SamplingEngine:
             try:
                 self._batch.step()
             except BaseException as error:
-                self._fail_all(_readable(error))
+                readable = _readable(error)
+                # The traceback stays at the cause, for reports of defects.
+                readable.__cause__ = error if readable is not error else error.__cause__
+                self._fail_all(readable)
 
     def _fail_all(self, error: BaseException) -> None:
         tickets, self._batch = self._batch.tickets(), self._empty_batch()
@@ -231,6 +236,4 @@ def _readable(error: BaseException) -> LudusError:
         return LudusError(
             "there is not enough memory to sample; allow fewer rows (max_rows) or ask for fewer tokens"
         )
-    found = LudusError(f"sampling failed: {type(error).__name__}: {error}")
-    found.__cause__ = error
-    return found
+    return LudusError(f"sampling failed: {type(error).__name__}: {error}")

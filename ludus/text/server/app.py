@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ludus.core.errors import LudusError
 from ludus.text.server.access import Access
@@ -23,6 +22,7 @@ from ludus.text.server.http import (
     limited,
     send_error,
 )
+from ludus.text.server.ids import next_id
 from ludus.text.server.settings import Say, ServerSettings
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Application:
             return
         found = headers_of(scope)
         own = found.get(b"x-request-id")
-        request_id = own if own is not None and is_request_id(own) else _new_request_id()
+        request_id = own if own is not None and is_request_id(own) else next_id("req_").encode()
         headers: Headers = [(b"x-request-id", request_id)]
         has_begun = False
 
@@ -84,7 +84,7 @@ class Application:
                 return
             self._check_token(found)
             if scope["path"] == PATH and scope["method"] == "POST":
-                await self._chat(scope, receive, send_on, headers)
+                await self._chat(receive, send_on, headers, found)
             else:
                 await self._route(scope, receive, send_on, headers, found)
         except Disconnected:
@@ -136,10 +136,6 @@ class Application:
         return server_error(str(error)) if isinstance(error, LudusError) else server_error()
 
 
-def _new_request_id() -> bytes:
-    return b"req_" + secrets.token_hex(12).encode()
-
-
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
     """Close what is not HTTP: a websocket."""
     await receive()
@@ -149,7 +145,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 def make_application(
     engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Say
-) -> Any:
+) -> Application:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes
     from ludus.text.server.tinker.routes import make_application as make_tinker

@@ -64,6 +64,9 @@ class LocalEngine:
         self._tell = tell
         self._closing = contextlib.ExitStack()
 
+    def _tell_event(self, text: str, *, event: str | None = None) -> None:
+        self._tell(text)
+
     def __enter__(self) -> LocalEngine:
         """Lock the root, and go on with its jobs; raise RunError if another process serves it."""
         with contextlib.ExitStack() as opened:
@@ -81,7 +84,7 @@ class LocalEngine:
             opened.callback(self.models.close)
             device = self.settings.device
             self.tinker = TinkerService(
-                tinker, self.library, self.models, device=device, tell=self._tell
+                tinker, self.library, self.models, device=device, tell=self._tell_event
             )
             opened.callback(self.tinker.close)
             store = JobStore(storage)

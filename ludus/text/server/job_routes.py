@@ -52,10 +52,9 @@ def job_routes(engine: LocalEngine) -> APIRouter:
         return page_of(
             found,
             name=lambda job: job.id,
-            to_json=lambda job: job.to_json(),
-            after=after,
-            limit=limit,
-        )
+            to_json=JobRecord.to_json,
+            after=after, limit=limit,
+        )  # fmt: skip
 
     @router.get("/{job_id}", response_model=JobObject)
     async def retrieve_job(

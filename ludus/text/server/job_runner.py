@@ -196,11 +196,19 @@ class JobRunner:
     def _record(self, job: JobRecord, progress: Mapping[str, Any]) -> None:
         step, num_steps, metrics = progress["step"], progress["num_steps"], progress["metrics"]
         self._steps[job.id] = max(step, self._steps.get(job.id, 0))
-        loss = metrics.get("train_loss")
-        text = f"Step {step}/{num_steps}" + ("" if loss is None else f": training loss={loss:.4f}")
+        losses = {
+            "training": metrics.get("train_loss"),
+            "validation": metrics.get("full_valid_loss"),
+        }
+        found = [f"{name} loss={loss:.4f}" for name, loss in losses.items() if loss is not None]
+        if not found:
+            return
+        text = f"Step {step}/{num_steps}: {', '.join(found)}"
         data = {"step": step, "total_steps": num_steps, **metrics}
         # A resumed job repeats the steps after its last saved state, with the same figures.
-        self._store.add_event(job.id, text, data=data, mark=f"step:{step}")
+        is_epoch = losses["validation"] is not None
+        mark = f"epoch:{progress['epoch']}" if is_epoch else f"step:{step}"
+        self._store.add_event(job.id, text, data=data, mark=mark)
 
     def _succeeded(self, job: JobRecord, answer: Mapping[str, Any]) -> None:
         if job.tuned_model not in self._library:

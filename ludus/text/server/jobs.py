@@ -170,8 +170,9 @@ class Jobs:
         job = self.store.get(job_id)
         if job.status != "succeeded":
             return []
-        events = self.store.events(job_id)
-        metrics: dict[str, Any] = next((one["data"] for one in events if one["data"]), {})
+        metrics: dict[str, Any] = {}
+        for event in reversed(self.store.events(job_id)):
+            metrics |= event["data"]
         return [
             {
                 "id": f"ftckpt-{job_id.partition('-')[2]}",

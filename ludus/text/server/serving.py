@@ -7,12 +7,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ludus.core.errors import ConfigError
 from ludus.text.server.access import read_token
 from ludus.text.server.engine import LocalEngine
 from ludus.text.server.settings import Say, ServerSettings
+
+if TYPE_CHECKING:
+    from ludus.text.server.app import Application
 
 _BACKLOG = 2048
 _GRACE = 5
@@ -52,8 +55,6 @@ class Serving:
 
     def __init__(self, engine: LocalEngine, settings: ServerSettings, *, tell: Say) -> None:
         """Open the socket and make the application; raise LudusError if that is not possible."""
-        import uvicorn
-
         from ludus.text.server.app import make_application
 
         self.engine = engine
@@ -61,22 +62,8 @@ class Serving:
         self._socket = bound_socket(settings.host, settings.port)
         self.url = url_of(self._socket, settings.host)
         try:
-            app: Any = make_application(engine, settings, self.token, tell=tell)
-            config = uvicorn.Config(
-                app,
-                http="httptools",
-                loop="uvloop",
-                ws="none",
-                lifespan="off",
-                interface="asgi3",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                timeout_keep_alive=_KEEP_ALIVE,
-                timeout_graceful_shutdown=_GRACE,
-            )
-            self._server = _server(config)
+            app = make_application(engine, settings, self.token, tell=tell)
+            self._server = _server(app)
         except BaseException:
             self._socket.close()
             raise
@@ -105,8 +92,8 @@ class Serving:
             thread.join()
 
 
-def _server(config: Any) -> Any:
-    """Return a server of uvicorn that leaves signals to ludus."""
+def _server(app: Application) -> Any:
+    """Return a server of uvicorn for an application that leaves signals to ludus."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -114,4 +101,18 @@ def _server(config: Any) -> Any:
         def capture_signals(self) -> Iterator[None]:
             yield
 
+    config = uvicorn.Config(
+        cast("Any", app),
+        http="httptools",
+        loop="uvloop",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=_GRACE,
+    )
     return Server(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ludus.core.errors import LudusError
@@ -20,7 +20,7 @@ class ServerHandle:
 
     url: str
     """The base URL of the API, which ends with /v1."""
-    token: str
+    token: str = field(repr=False)
     """The key that requests carry."""
     child: Child
 

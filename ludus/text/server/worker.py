@@ -13,7 +13,7 @@ from ludus.nn.transformers_models import LoraConfig
 from ludus.process import talk
 from ludus.process.child_main import Answer, Handler
 from ludus.store.lock import is_locked
-from ludus.text.tuning.job import Progress, TuningJob, Wish, resolve, run_job
+from ludus.text.tuning.job import TuningJob, TuningProgress, Wish, resolve, run_job
 
 _PATIENCE = 30.0
 """Seconds in which a killed worker must have let go of its run."""
@@ -72,7 +72,7 @@ def _adapters(rank: int) -> LoraConfig:
     )
 
 
-def _tell(progress: Progress) -> None:
+def _tell(progress: TuningProgress) -> None:
     talk.say({"progress": {**asdict(progress), "metrics": dict(progress.metrics)}})
 
 

@@ -31,6 +31,10 @@ class TinkerTraining(TrainingClient):
         """Return the tokens of a conversation, up to where the model's answer begins."""
         return tuple(self._tokenizer.encode_chat(messages, add_generation_prompt=True))
 
+    def encode_answer(self, text: str) -> tuple[int, ...]:
+        """Return the tokens of an answer, with the one that ends it."""
+        return (*self._tokenizer.encode(text), self._tokenizer.end_of_message)
+
     async def forward_backward(
         self, datums: Sequence[Datum], loss: Loss, *, config: Mapping[str, float] | None = None
     ) -> BatchOutput:

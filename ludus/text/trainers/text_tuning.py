@@ -35,7 +35,7 @@ from ludus.text.models.language_model import write_files
 from ludus.text.tuning.batches import TokenBatches
 from ludus.text.tuning.config import TUNED, TextTuningConfig
 from ludus.text.tuning.evaluator import TuningEvaluator
-from ludus.text.tuning.loading import KeptModel, kept_model, starting_model, weights_in
+from ludus.text.tuning.loading import KeptLanguageModel, kept_model, starting_model, weights_in
 from ludus.text.tuning.methods import DpoMethod
 from ludus.text.tuning.reference import Reference
 from ludus.text.tuning.sources import load_tables
@@ -49,7 +49,7 @@ GUARD = DivergenceGuard(remedy="lower the learning rate, or look for bad example
 class TextTuningTrainer(Trainer):
     """A language model learns the answers of a file of examples, or to prefer some answers to others.
 
-    tune
+    train
       compute_reference (dpo)    the log-probabilities of all answers under the starting weights
       epoch x max_epochs
         step x batches
@@ -141,7 +141,7 @@ class TextTuningTrainer(Trainer):
         first = Stage(name="compute_reference", work=lambda run: self.reference.compute())
         last = Stage(name="save_tuned_model", work=self._save_tuned_model, always=True)
         before = (first,) if self._is_dpo else ()
-        return Repeat(name="tune", times=1, body=(*before, self.fitting.loop(), last))
+        return Repeat(name="train", times=1, body=(*before, self.fitting.loop(), last))
 
     @property
     def _is_dpo(self) -> bool:
@@ -238,7 +238,7 @@ class TextTuningTrainer(Trainer):
         with swapped_weights(self.model, weights):
             return self._measured(role)
 
-    def kept(self, given: Supplied) -> KeptModel:
+    def kept(self, given: Supplied) -> KeptLanguageModel:
         """Return the language model of a run, rebuilt without its examples."""
         return kept_model(self.config, given)
 

@@ -184,6 +184,11 @@ class TextTuningConfig(TrainerConfig):
             except ConfigError as error:
                 yield f"'evaluation.{key}' is {metric}: {error}"
         yield from self.evaluation.unused("evaluate_every_epochs", self.evaluate_every_epochs)
+        if self.settings.workers:
+            yield (
+                f"'settings.workers' is {self.settings.workers}, but the examples of a fine-tuning run are in"
+                " memory, and no process loads them; set it to 0"
+            )
         has_validation = (
             self.data.validation_path is not None
             if isinstance(self.data, LinesData)

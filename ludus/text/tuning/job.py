@@ -27,7 +27,7 @@ _NAMES = {"epoch_loss": "loss", "epoch_token_accuracy": "mean_token_accuracy"}
 
 
 @dataclass(frozen=True)
-class Progress:
+class TuningProgress:
     """How far a job is, and the metrics that it has logged there."""
 
     step: int
@@ -71,7 +71,7 @@ def run_job(
     job: TuningJob,
     directory: Path,
     *,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[TuningProgress], None] = lambda progress: None,
     wish: Callable[[], Wish] = lambda: "go_on",
 ) -> TuningOutcome:
     """Run a job in this directory, or resume the run that is there, and return how it ended.
@@ -115,7 +115,7 @@ class _Watch:
     def __init__(
         self,
         num_steps: Callable[[], int],
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[TuningProgress], None],
         wish: Callable[[], Wish],
     ) -> None:
         self._num_steps, self._on_progress, self._wish = num_steps, on_progress, wish
@@ -125,7 +125,7 @@ class _Watch:
         """Report what was logged at this boundary."""
         if run.log.written_at == run.boundaries:
             self._on_progress(
-                Progress(
+                TuningProgress(
                     run.counters["opt_steps"],
                     self._num_steps(),
                     run.counters["epoch"],

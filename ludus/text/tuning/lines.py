@@ -58,15 +58,15 @@ class PlainText(NamedTuple):
     completion: str
 
 
-Sample = Conversation | PlainText
+TrainingText = Conversation | PlainText
 
 
-class Example(NamedTuple):
+class TrainingExample(NamedTuple):
     """One line."""
 
     line: int
     """Its number in the file, from 1."""
-    samples: tuple[Sample, ...]
+    samples: tuple[TrainingText, ...]
     """One sample; of a preference two: the chosen and the rejected one."""
 
 
@@ -74,12 +74,12 @@ class _BadLine(Exception):
     """A problem with the line that is being read; the text continues `line 3 `."""
 
 
-def read_lines(data: bytes, method: Method, *, source: str) -> list[Example]:
+def read_lines(data: bytes, method: Method, *, source: str) -> list[TrainingExample]:
     """Return the examples of a file; raise BadLinesError that names its bad lines.
 
     `source` names the file in messages. Empty lines are skipped.
     """
-    examples: list[Example] = []
+    examples: list[TrainingExample] = []
     problems: dict[int, str] = {}
     for number, line in enumerate(_decoded(data, source).split("\n"), 1):
         if not line.strip():
@@ -87,7 +87,7 @@ def read_lines(data: bytes, method: Method, *, source: str) -> list[Example]:
         try:
             found = _parsed(line)
             samples = _supervised(found) if method == "supervised" else _preference(found)
-            examples.append(Example(number, samples))
+            examples.append(TrainingExample(number, samples))
         except _BadLine as error:
             problems[number] = str(error)
     if problems:
@@ -125,7 +125,7 @@ def _parsed(line: str) -> dict[str, object]:
     return found
 
 
-def _supervised(found: Mapping[str, object]) -> tuple[Sample]:
+def _supervised(found: Mapping[str, object]) -> tuple[TrainingText]:
     if "messages" in found:
         return (_conversation(found["messages"], "messages"),)
     if "completion" in found:
@@ -137,7 +137,7 @@ def _supervised(found: Mapping[str, object]) -> tuple[Sample]:
     raise _BadLine(f"has no 'messages'; a line is {_FORMATS['supervised']}")
 
 
-def _preference(found: Mapping[str, object]) -> tuple[Sample, Sample]:
+def _preference(found: Mapping[str, object]) -> tuple[TrainingText, TrainingText]:
     if "input" in found:
         prompt, names = found["input"], ("preferred_output", "non_preferred_output")
         if not isinstance(prompt, dict) or "messages" not in prompt:
@@ -185,7 +185,7 @@ def _common(one: Sequence[object], other: Sequence[object]) -> int:
     return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
-def _continued(prompt: object, completion: object, name: str) -> Sample:
+def _continued(prompt: object, completion: object, name: str) -> TrainingText:
     """Return a prompt and the completion that is learned, both texts or both lists of messages."""
     if isinstance(completion, str) and (prompt is None or isinstance(prompt, str)):
         return PlainText(_text(prompt or "", "prompt"), _text(completion, name))

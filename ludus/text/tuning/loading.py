@@ -58,7 +58,7 @@ def _with_adapters(
     return dataclasses.replace(model, module=HuggingFaceNetwork(network))
 
 
-class KeptModel:
+class KeptLanguageModel:
     """The language model of a run without its data."""
 
     def __init__(self, model: TunedModel) -> None:
@@ -81,9 +81,9 @@ def weights_in(state: Mapping[str, Any]) -> Mapping[str, Any]:
     return found
 
 
-def kept_model(config: TextTuningConfig, given: Supplied) -> KeptModel:
+def kept_model(config: TextTuningConfig, given: Supplied) -> KeptLanguageModel:
     """Return the language model of a trainer that is not prepared."""
     if given.network is not None:
         raise ConfigError("the network of a text_tuning run is that of its config; give none")
     model = starting_model(config, resolve_device(config.settings.device))
-    return KeptModel(TunedModel(model, config.method))
+    return KeptLanguageModel(TunedModel(model, config.method))

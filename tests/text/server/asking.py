@@ -15,7 +15,12 @@ from ludus.text.server.start import ServerHandle
 
 
 def asked(
-    server: ServerHandle, method: str, path: str, *, headers: dict[str, str] | None = None, **more: Any
+    server: ServerHandle,
+    method: str,
+    path: str,
+    *,
+    headers: dict[str, str] | None = None,
+    **more: Any,
 ) -> httpx.Response:
     """Return the answer to a request with the token, unless the headers say otherwise."""
     given = {"authorization": f"Bearer {server.token}"} | (headers or {})
@@ -74,9 +79,7 @@ def created(
     return engine.jobs.create(request, idempotency_key=idempotency_key)
 
 
-def when(
-    engine: LocalEngine, job: JobRecord, *, not_any: Sequence[ServerStatus] = ()
-) -> JobRecord:
+def when(engine: LocalEngine, job: JobRecord, *, not_any: Sequence[ServerStatus] = ()) -> JobRecord:
     """Return the job once its status is none of these; without any, once it has ended."""
     store = engine.jobs.store
     while True:

@@ -112,7 +112,9 @@ def test_a_wrong_value_is_named(fields: dict[str, Any], param: str, said: str) -
     assert said in str(error)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"x"', b'{"model": "\\ud800"}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'"x"', b'{"model": "\\ud800"}', b"\xff"]
+)
 def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
     with pytest.raises(ApiError) as caught:
         parse_chat(body)

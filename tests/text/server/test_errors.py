@@ -71,7 +71,9 @@ def test_a_mistake_is_answered_as_openai_does(
     code: str | None,
     said: str,
 ) -> None:
-    response = asked(server, method, path, json=body) if body is not None else asked(server, method, path)
+    response = (
+        asked(server, method, path, json=body) if body is not None else asked(server, method, path)
+    )
     error = error_of(response)
     assert (response.status_code, error["param"], error["code"]) == (status, param, code)
     assert error["type"] == "invalid_request_error"
@@ -131,7 +133,9 @@ def test_a_header_repeats_a_post_without_a_second_effect(server: ServerHandle) -
         for _ in range(2)
     ]
     assert jobs[0].json()["id"] == jobs[1].json()["id"]
-    assert asked(server, "POST", f"/fine_tuning/jobs/{jobs[0].json()['id']}/cancel").status_code == 200
+    assert (
+        asked(server, "POST", f"/fine_tuning/jobs/{jobs[0].json()['id']}/cancel").status_code == 200
+    )
 
 
 def test_every_error_of_the_schema_is_documented(server: ServerHandle) -> None:

@@ -58,9 +58,7 @@ def kill_worker_at(engine: LocalEngine, step: int) -> Callable[[], int]:
 
 
 @pytest.fixture(scope="module")
-def expected(
-    tiny: Path, warm_servers: object, tmp_path_factory: pytest.TempPathFactory
-) -> bytes:
+def expected(tiny: Path, warm_servers: object, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The weights of a job that nobody disturbed."""
     from tests.text.server.conftest import forked
 

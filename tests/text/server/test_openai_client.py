@@ -151,7 +151,7 @@ def test_a_job_runs_and_its_model_answers_and_is_deleted(client: openai.OpenAI) 
     assert list(client.fine_tuning.jobs.list(extra_query=filters)) == []
     events = list(client.fine_tuning.jobs.list_events(job.id, limit=2))
     assert events[0].message == "The job has successfully completed"
-    assert len(events) == len({event.id for event in events}) == 9
+    assert len(events) == len({event.id for event in events}) == 11
     metrics = [event.data for event in events if event.type == "metrics"]
     assert any("full_valid_loss" in json.dumps(one) for one in metrics)
     (checkpoint,) = client.fine_tuning.jobs.checkpoints.list(job.id)

@@ -18,7 +18,7 @@ PATHS = [("GET", "/models"), ("POST", "/chat/completions"), ("POST", "/files"), 
 
 
 @pytest.mark.parametrize(("method", "path"), PATHS)
-@pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic eDp5", "Bearer ", "Bearer {token}x"])
+@pytest.mark.parametrize("header", ["", "Bearer wrong", "Basic eDp5", "Bearer", "Bearer {token}x"])
 def test_without_the_token_nothing_is_answered(
     server: ServerHandle, method: str, path: str, header: str
 ) -> None:

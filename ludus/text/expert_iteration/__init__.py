@@ -1,0 +1,1 @@
+"""Expert iteration: selecting the episodes to imitate, and replacing guesses by true labels."""

@@ -1,0 +1,92 @@
+"""The training of one group by gradients: its model at the server, and how far it was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from ludus.core import states
+from ludus.core.errors import ConfigError
+from ludus.text.groups import PureTextSharedModelGroup
+from ludus.text.policy_gradient.config import PolicyGradientParameters
+from ludus.text.provider import Provider
+from ludus.text.training_client import AdamStep, Datum, Loss, TrainingClient
+
+Step = tuple[Loss, Sequence[Datum], Mapping[str, float], AdamStep]
+"""The loss of a gradient step, its batch, the options of the loss, and the numbers of the optimizer."""
+
+
+@runtime_checkable
+class TrainsByGradients(Protocol):
+    """A provider whose models take gradient steps."""
+
+    async def create_training(
+        self, base_model: str, *, lora_rank: int | None, seed: int
+    ) -> TrainingClient:
+        """Return the client of a new model."""
+
+    async def reopen_training(self, base_model: str) -> TrainingClient:
+        """Return a client without a model, to load the state of one that was trained before."""
+
+
+class GroupTraining:
+    """A part: which model it is, and how many requests it was sent."""
+
+    derived = ("_client", "_state")
+
+    def __init__(
+        self,
+        group: PureTextSharedModelGroup,
+        provider: Provider,
+        section: PolicyGradientParameters,
+        *,
+        seed: int,
+    ) -> None:
+        if not isinstance(provider, TrainsByGradients):
+            raise ConfigError(
+                f"the provider '{provider.config.kind}' trains no models by gradients; use tinker"
+            )
+        self._group, self._provider, self._section, self._seed = group, provider, section, seed
+        self._client: TrainingClient | None = None
+        self._state: dict[str, Any] | None = None
+        self.num_saved = 0
+        """How often the weights were saved for sampling: the number of the next name."""
+
+    async def create(self) -> None:
+        """Create the model, once in a run."""
+        self._client = await self._provider.create_training(
+            self._group.first_model, lora_rank=self._section.lora_rank, seed=self._seed
+        )
+
+    async def client(self) -> TrainingClient:
+        """Return the client, connected to the model that it was when it was saved."""
+        if self._client is None:
+            self._client = await self._provider.reopen_training(self._group.first_model)
+            if self._state is not None:
+                self._client.load_state_dict(self._state)
+        return self._client
+
+    async def steps(self, order: Sequence[Step]) -> int:
+        """Take gradient steps, save the weights for sampling, and return the number of steps.
+
+        The group switches to the saved weights when its next model is taken.
+        """
+        client = await self.client()
+        for loss, batch, options, numbers in order:
+            await client.forward_backward(batch, loss, config=options or None)
+            await client.optim_step(numbers)
+        self._group.next_model = await client.save_weights_for_sampler(f"step-{self.num_saved:06d}")
+        self.num_saved += 1
+        return len(order)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the model and the number of its requests."""
+        state = self._state if self._client is None else self._client.state_dict()
+        return {"client": state, "num_saved": self.num_saved}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore them; the client connects when it is used."""
+        states.check_keys(state, "client", "num_saved")
+        self.num_saved = states.whole(state, "num_saved")
+        self._state = None if state["client"] is None else dict(states.mapping(state, "client"))
+        self._client = None
