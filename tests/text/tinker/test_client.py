@@ -48,6 +48,7 @@ def config_of(url: str, key: Path | None, **changes: Any) -> TinkerConfig:
         "url": url,
         "key": None if key is None else {"variable": None, "file": str(key)},
         "tokenizer": None,
+        "new_models": {},
         "patience_seconds": 60.0,
     }
     return validate(TinkerConfig, data | changes, source="test")
