@@ -5,6 +5,7 @@ What it answers is also written to a file, so that the requests of a killed proc
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from dataclasses import replace
@@ -56,6 +57,8 @@ class FaultyTables(Tabular):
         super().__init__(config, services)
         self.min_examples = self.config.least  # type: ignore[misc]
         self._num_created = 0
+        self.specs: list[JobSpec] = []
+        self.num_in_flight = self.most_in_flight = 0
 
     async def open(self) -> None:
         await super().open()
@@ -65,6 +68,11 @@ class FaultyTables(Tabular):
     async def chat(self, request: ChatRequest) -> ChatAnswer:
         if len(self.requests) + 1 == self.config.stop_at_request:
             self._stop()
+        self.num_in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.num_in_flight)
+        # Others may begin before it is answered, as at a server.
+        await asyncio.sleep(0)
+        self.num_in_flight -= 1
         answer = await super().chat(request)
         with self._asked.open("a") as file:
             file.write(json.dumps([request.digest(), request.model]) + "\n")
@@ -72,6 +80,7 @@ class FaultyTables(Tabular):
 
     async def create_job(self, spec: JobSpec) -> Job:
         job = await super().create_job(spec)
+        self.specs.append(spec)
         group = spec.scope.split("/")[2]
         ending = self.config.endings.get(group, "succeeded")
         number = len(self.data["jobs"])
