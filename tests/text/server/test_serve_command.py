@@ -14,6 +14,7 @@ import pytest
 
 from ludus.core.errors import ConfigError
 from ludus.text.server.new_models import PRESETS, given_model, new_model, preset
+from tests.command_line import in_process
 from tests.faults.warm import WarmProcess
 
 
@@ -32,7 +33,7 @@ def served(warm: WarmProcess, folder: Path, *words: str) -> int:
 def test_it_serves_a_new_model_says_how_to_use_it_and_ends_with_ctrl_c(
     warm: WarmProcess, tmp_path: Path
 ) -> None:
-    pid = served(warm, tmp_path, "--root", "here", "--new-model", "tiny", "--new-model", "b=small")
+    pid = served(warm, tmp_path, "--root", "here", "--new-model", "tiny", "--new-model", "b=tiny")
     said = warm.wait_for("Ctrl-C", pid)
     assert "ludus serves b, tiny" in said
     found = re.search(r"OPENAI_BASE_URL=(\S+)", said)
@@ -53,25 +54,24 @@ def test_it_serves_a_new_model_says_how_to_use_it_and_ends_with_ctrl_c(
     assert warm.wait(pid) == 0
 
 
-def test_a_mistake_is_one_sentence(warm: WarmProcess, tmp_path: Path) -> None:
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ludus = in_process(monkeypatch, capsys)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        for words, said in (
-            (
-                ["--port", port],
-                f"the server cannot listen on 127.0.0.1 port {port}: Address already",
-            ),
-            (["--model", "a=none"], "none is not a directory here"),
-            (["--new-model", "a=huge"], "there is no preset 'huge'"),
-            (["--threads", "0"], "num_threads is 0; give a number above 0"),
-            (["--port", "70000"], "port is 70000; give one from 1 to 65535"),
-        ):
-            outcome = warm.command("serve", *words, cwd=tmp_path)
-            assert outcome.code == 1
-            (line,) = outcome.err.splitlines()
-            assert said in line
+        said = f"the server cannot listen on 127.0.0.1 port {port}: Address already in use"
+        assert said in ludus("serve", "--port", port).refusal()
+    for words, said in (
+        (["--model", "a=none"], "none is not a directory here"),
+        (["--new-model", "a=huge"], "there is no preset 'huge'"),
+        (["--threads", "0"], "num_threads is 0; give a number above 0"),
+        (["--port", "70000"], "port is 70000; give one from 1 to 65535"),
+    ):
+        assert said in ludus("serve", *words).refusal()
 
 
 def test_a_new_model_is_named_by_a_preset_or_a_file(tmp_path: Path) -> None:
