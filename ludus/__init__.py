@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ludus.arena.config import (
         ExperimentSettings as ExperimentSettings,
         HyperParameters as HyperParameters,
-        SubParameters as SubParameters,
     )
     from ludus.arena.objectives.objective import Objective as Objective
     from ludus.arena.playing.rollout import roll_out as roll_out
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
         RlParameters as RlParameters,
     )
     from ludus.arena.rl_trainer import TensorDictRlTrainer as TensorDictRlTrainer
+    from ludus.arena.rules import SubParameters as SubParameters
     from ludus.arena.scenario import Scenario as Scenario, ScenarioInstance as ScenarioInstance
     from ludus.arena.trainer import (
         ArenaTrainer as ArenaTrainer,
@@ -100,6 +100,22 @@ if TYPE_CHECKING:
     from ludus.sweep.seed_results import SeedResult as SeedResult, SeedsResult as SeedsResult
     from ludus.sweep.sweeper import Sweeper as Sweeper
     from ludus.sweep.trials import SweepResult as SweepResult
+    from ludus.text.analyser import TextAnalyser as TextAnalyser
+    from ludus.text.chat import (
+        ChatAnswer as ChatAnswer,
+        ChatRequest as ChatRequest,
+        Message as Message,
+    )
+    from ludus.text.config import TextHyperParameters as TextHyperParameters
+    from ludus.text.groups import PureTextSharedModelGroup as PureTextSharedModelGroup
+    from ludus.text.nested.array_dict import NestedArrayDict as NestedArrayDict
+    from ludus.text.provider import Provider as Provider
+    from ludus.text.scenario import (
+        TextDataset as TextDataset,
+        TextDatasets as TextDatasets,
+        TextScenario as TextScenario,
+    )
+    from ludus.text.trainer import PureTextRlTrainer as PureTextRlTrainer
 else:
     __all__, __getattr__, __dir__ = lazy_names(__name__, __file__)
     __all__ += ["__version__"]

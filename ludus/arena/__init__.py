@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ludus.arena.config import (
         ExperimentSettings as ExperimentSettings,
         HyperParameters as HyperParameters,
-        SubParameters as SubParameters,
     )
     from ludus.arena.objectives.objective import (
         KEYS as KEYS,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
         RlParameters as RlParameters,
     )
     from ludus.arena.rl_trainer import TensorDictRlTrainer as TensorDictRlTrainer
+    from ludus.arena.rules import SubParameters as SubParameters
     from ludus.arena.scenario import (
         Datasets as Datasets,
         Scenario as Scenario,

@@ -3,7 +3,7 @@
 ExperimentParameters    scenario, agents and optimizer, for every trainer
   HyperParameters       the protocol they meet under besides
     RlHyperParameters   what RL trainers add: rollouts, updates, evaluation, tests (rl_config.py)
-SubParameters           a section of them; each trainer adds its own, such as `ppo`
+SubParameters           a section of them; each trainer adds its own, such as `ppo` (rules.py)
 ExperimentSettings      what does not decide the result, as for every trainer of ludus
 """
 
@@ -17,22 +17,18 @@ from torch import nn
 from ludus.arena.agents.agent import AgentParameters, AgentSection
 from ludus.arena.protocol import ProtocolHandler, ProtocolSection
 from ludus.arena.scenario import Scenario, ScenarioSection
-from ludus.config.base import PositiveFloat, Settings, StrictConfig, TrainerConfig
+from ludus.config import shared_keys
+from ludus.config.base import PositiveFloat, Settings, TrainerConfig
 from ludus.config.counted import CountedConfig
 from ludus.config.evaluation import EvaluationConfig
-from ludus.config.overrides import override_all
 from ludus.config.registry import find
-from ludus.config.sections import kind_of, validate
+from ludus.config.sections import kind_of
 from ludus.config.start import StartConfig
 from ludus.core.errors import LudusError, nearest
 from ludus.nn.optimizer import OptimizerSection
 from ludus.nn.schedules import ScheduleSection, highest
 
 ExperimentSettings = Settings
-
-
-class SubParameters(StrictConfig):
-    """A section of parameters; derive it for those of your own trainer."""
 
 
 class JudgingParameters(EvaluationConfig):
@@ -70,10 +66,7 @@ class ExperimentParameters(CountedConfig):
 
         A key is a name of this class, or a dotted path below one.
         """
-        data = {key: value for key, value in other.model_dump().items() if key in cls.model_fields}
-        data |= {key: value for key, value in changes.items() if key in cls.model_fields}
-        override_all(data, {k: v for k, v in changes.items() if k not in cls.model_fields})
-        return validate(cls, data, source="like")
+        return shared_keys.like(cls, other, changes)
 
     def problems(self) -> Iterator[str]:
         """Yield problems that involve several keys."""

@@ -9,7 +9,8 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from ludus.arena.agents.agent import AgentParameters
 from ludus.arena.analyser import AnalyserSection
-from ludus.arena.config import HyperParameters, JudgingParameters, SubParameters
+from ludus.arena.config import HyperParameters, JudgingParameters
+from ludus.arena.rules import SubParameters
 from ludus.config.base import Count, Positive, Share
 from ludus.config.minibatches import undivided
 from ludus.config.sections import kind_of

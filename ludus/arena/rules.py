@@ -14,6 +14,10 @@ REJECT, ACCEPT, CONTINUE = 0, 1, 2
 Guess = Literal["zero", "one", "y"]
 
 
+class SubParameters(StrictConfig):
+    """A section of parameters; derive it for those of your own trainer."""
+
+
 class Rules(NamedTuple):
     """The rules resulting from a protocol's keys; a key that a protocol lacks has the default here."""
 

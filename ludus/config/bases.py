@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from ludus.config import migrations
 from ludus.config.files import read_data
 from ludus.config.overrides import is_length, key_paths, kinds_first, nearest_path, override
 from ludus.config.registry import example_path, is_program, shipped_names
+from ludus.config.section_presets import section_of_kind
 from ludus.core.errors import ConfigError, nearest
 
 _DEEPEST = 8
@@ -35,7 +37,8 @@ def has_base(data: object) -> bool:
 def expand(data: Mapping[str, Any], *, source: str, depth: int = 0) -> dict[str, Any]:
     """Return the complete data of a file that names a base: the base, with the keys that the file has.
 
-    A section is merged key by key, a list is replaced whole. A key that the base does not have is refused.
+    A section is merged key by key, a list is replaced whole; so is a section of another kind that ludus has
+    no preset of. Any other key that the base does not have is refused.
     """
     base = data["base"]
     if not isinstance(base, str):
@@ -108,6 +111,20 @@ def _merge(whole: dict[str, Any], own: Mapping[str, Any], *, source: str, path: 
             hint = nearest_path(place, whole)
             raise ConfigError(f"{source}: '{place}' is not a key of its base.{hint}")
         if isinstance(value, Mapping) and section.get(key) and isinstance(section[key], dict):
+            if _is_other(str(key), value, section[key]):
+                section[key] = copy.deepcopy(dict(value))
+                continue
             _merge(whole, value, source=source, path=place)
         elif value != section.get(key) or place not in key_paths(whole):
             override(whole, place, value)
+
+
+def _is_other(key: str, own: Mapping[str, Any], present: Mapping[str, Any]) -> bool:
+    """Return whether a section is of another kind that has no preset, with keys that its base lacks.
+
+    Then it stands for itself: a plugin's kind has keys of its own.
+    """
+    kind = own.get("kind")
+    if not isinstance(kind, str) or kind == present.get("kind") or own.keys() <= present.keys():
+        return False
+    return section_of_kind(key, kind, present) is None

@@ -15,6 +15,7 @@ _CATEGORIES = {
     "engine": "sweep_engine",
     "learning_rate_schedule": "schedule",
     "beta_schedule": "schedule",
+    "scenario": "text_scenario",
 }
 """Key of a section -> the category of its kinds, where the two differ."""
 
@@ -27,6 +28,9 @@ def section_of_kind(key: str, kind: str, present: Mapping[str, Any]) -> dict[str
     """
     category = _CATEGORIES.get(key, key)
     if category not in section_files() or kind not in kinds(category):
+        return None
+    if key != category and present.get("kind") not in kinds(category):
+        # The key is that of another category too: scenarios of the arena have no presets.
         return None
     preset = _presets(category).get(kind)
     if preset is None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, PrivateAttr, model_validator
 
 from ludus.arena.protocol import ProtocolHandler
 from ludus.arena.rules import ProtocolSection
+from ludus.config import shared_keys
 from ludus.config.base import (
     Count,
     NonNegativeFloat,
@@ -166,6 +167,14 @@ class TextHyperParameters(TrainerConfig):
     """How the provider is asked: pace, retries, deadlines. It does not affect the result."""
     budget: BudgetConfig
     """Prices, and the most that the run may spend."""
+
+    @classmethod
+    def like(cls, other: TrainerConfig, **changes: object) -> Self:
+        """Return these parameters with the keys shared with another config, and some given or changed.
+
+        A key is a name of this class, or a dotted path below one.
+        """
+        return shared_keys.like(cls, other, changes)
 
     @model_validator(mode="after")
     def _set_num_iterations(self) -> TextHyperParameters:

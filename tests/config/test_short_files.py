@@ -11,7 +11,7 @@ import yaml
 import ludus
 from ludus.config import families, migrations
 from ludus.config.base import from_data, read_config
-from ludus.config.bases import digest_of
+from ludus.config.bases import digest_of, expand
 from ludus.config.registry import example_path, find, kinds, section_files
 from ludus.core.errors import ConfigError
 from tests.command_line import Ludus, in_process
@@ -175,3 +175,18 @@ def test_explain_says_which_values_come_from_the_base(tmp_path: Path, command: L
     assert "seed = 4  (from a.yaml)" in out
     assert "(from the base ppo)" in out
     assert "name = a  (from the name of a.yaml)" in out
+
+
+def test_a_kind_of_text_fills_its_section_and_keeps_what_all_have() -> None:
+    config: Any = read_config("pure_text_ei", ["protocol.kind=nip", "scenario.kind=arithmetic"])
+    assert (config.protocol.max_message_rounds, config.protocol.shared_reward) == (4, True)
+    assert config.scenario.num_steps == [1, 2]
+    config = read_config("pure_text_ei", ["provider.kind=in_process"])
+    assert config.provider.max_rows == 512
+    assert list(config.provider.new_models) == ["tiny"]
+
+
+def test_a_section_of_a_kind_without_a_preset_stands_for_itself(tmp_path: Path) -> None:
+    path = short(tmp_path / "a.yaml", optimizer={"kind": "of_a_plugin", "own_key": 1})
+    whole = expand(yaml.safe_load(path.read_text()), source=str(path))
+    assert whole["optimizer"] == {"kind": "of_a_plugin", "own_key": 1}

@@ -16,7 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from ludus.arena.config import SubParameters
+from ludus.arena.rules import SubParameters
 from ludus.config.base import Positive, PositiveFloat
 
 Product = Callable[[Tensor], Tensor]

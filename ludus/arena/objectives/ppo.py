@@ -27,11 +27,11 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
-from ludus.arena.config import SubParameters
 from ludus.arena.libraries import ClipPPOLoss, KLPENPPOLoss, TensorDict, TensorDictBase
 from ludus.arena.objectives.objective import Objective, has_turn, standardised, turns_of
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.rl_config import RlParameters
+from ludus.arena.rules import SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 from ludus.losses.ppo import adapted_kl_beta, clipped_gains, value_errors
 

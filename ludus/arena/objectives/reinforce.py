@@ -24,10 +24,10 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
-from ludus.arena.config import SubParameters
 from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase
 from ludus.arena.objectives.objective import Objective, has_turn, standardised, turns_of
 from ludus.arena.rl_config import RlParameters
+from ludus.arena.rules import SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 
 

@@ -27,7 +27,6 @@ from ludus.arena.agents.combined import (
     make_actor,
     make_critic,
 )
-from ludus.arena.config import SubParameters
 from ludus.arena.libraries import ReinforceLoss, TensorDict, TensorDictBase
 from ludus.arena.objectives.inverse_hessian import InverseHessianSection, inverse_product
 from ludus.arena.objectives.objective import (
@@ -48,6 +47,7 @@ from ludus.arena.objectives.stackelberg import (
 )
 from ludus.arena.playing.distribution import TurnDistribution
 from ludus.arena.rl_config import RlParameters
+from ludus.arena.rules import SubParameters
 from ludus.config.base import NonNegativeFloat, PositiveFloat
 from ludus.losses.ppo import clipped_gains
 

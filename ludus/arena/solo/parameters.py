@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ludus.arena.config import ExperimentParameters, JudgingParameters, SubParameters
+from ludus.arena.config import ExperimentParameters, JudgingParameters
+from ludus.arena.rules import SubParameters
 from ludus.arena.solo.alone import Alone
 from ludus.config.base import Count, Positive
 from ludus.nn.engines.choice import EngineKey
