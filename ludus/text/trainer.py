@@ -397,9 +397,9 @@ class PureTextRlTrainer(Trainer):
 
     def _await_jobs(self, run: Run, create: Callable[[Run], None]) -> None:
         waiting = [group for group in self.groups.values() if group.job_id is not None]
-        if waiting and self._do(self.connection.has_reported(waiting)):
-            create(run)
         if waiting:
+            if self._do(self.connection.has_reported(waiting)):
+                create(run)
             self._do(self.connection.wait(waiting))
         for group in self.groups.values():
             group.switch_to_next_model()

@@ -154,6 +154,16 @@ def test_preferences_are_learned(tmp_path: Path) -> None:
     assert result.counters["tokens"] == 4 * 256 * 44
 
 
+def test_the_shipped_file_runs_for_three_steps_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = ludus.example("text_tuning").replace(**{"settings.display": "none"})
+    result = ludus.build_trainer(config).fit(max_steps=3, root=str(tmp_path))
+    assert result.counters["opt_steps"] == 3
+    assert load_model(Path(str(result.run_dir)) / "tuned", name="x").context == 256
+
+
 def test_the_best_model_is_saved_and_not_the_last(tmp_path: Path) -> None:
     worst = {
         "evaluation.metric": "train/epoch_loss",
