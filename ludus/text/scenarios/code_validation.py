@@ -156,7 +156,7 @@ class CodeValidationConfig(TextScenarioConfig):
     """Functions of a few lines, half of them with a fault."""
 
     kind: Literal["code_validation"]
-    """Does a short Python function do what is asked?"""
+    """Whether a short Python function does what is asked."""
     largest: Positive
     """The largest constant in a task: more of them make more different questions."""
     train_size: Positive
