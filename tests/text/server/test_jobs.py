@@ -39,15 +39,17 @@ def long_line() -> bytes:
     return json.dumps({"messages": said}).encode() + b"\n"
 
 
-def kill_worker_at(engine: LocalEngine, step: int) -> Callable[[], int]:
-    """Kill the worker when a job has reported this step; return a function that counts the kills."""
+def kill_worker_at(engine: LocalEngine, *steps: int) -> Callable[[], int]:
+    """Kill the worker when a job has reported these steps; return a function that counts the kills."""
     killed: list[int] = []
+    wanted = [f"step:{step}" for step in steps]
     store = engine.jobs.store
     record = store.add_event
 
     def add_event(job_id: str, message: str, **more: object) -> None:
         record(job_id, message, **more)  # type: ignore[arg-type]
-        if more.get("mark") == f"step:{step}" and not killed:
+        if more.get("mark") in wanted:
+            wanted.remove(str(more["mark"]))
             pid = engine.jobs.runner.worker_pid
             assert pid is not None
             killed.append(pid)
@@ -197,6 +199,15 @@ def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(opened: O
     # The next job has a worker again.
     engine.jobs.runner.start_worker = start
     assert when(engine, created(engine, n_epochs=1)).status == "succeeded"
+
+
+def test_a_job_that_gets_on_is_never_given_up(opened: Opened, expected: bytes) -> None:
+    engine = opened(EngineSettings(max_crashes=2))
+    num_kills = kill_worker_at(engine, 2, 5, 9)
+    job = when(engine, created(engine))
+    assert job.status == "succeeded"
+    assert num_kills() == 3
+    assert tuned_bytes(engine, job) == expected
 
 
 @pytest.mark.parametrize("at", ["queued", "running"])
