@@ -23,7 +23,6 @@ BY_SECTION = {
     "max_episode_steps": "null has a meaning for gymnasium's envs alone",
     "max_message_rounds": "of a protocol, or what bodies are built for",
     "max_opt_steps": "a limit, or with counted_in: steps the length of the run",
-    "minibatch_size": "in steps, or of policy gradients in answers",
     "normalise": "observations and rewards, or importance weights",
     "num_epochs": "passes over rollouts, or over the examples of a job",
     "opponent": "for a role that is not trained, or for an evaluation",

@@ -174,6 +174,7 @@ def test_final_and_best_models_are_names(made: Path) -> None:
     assert {*tables(run_dir)["models"]} == {"tiny", *names}
 
 
+@pytest.mark.covers("002-S4")
 def test_transcripts_are_lines_and_pages_and_what_agents_say_is_escaped(
     made: Path, tmp_path: Path
 ) -> None:
