@@ -90,6 +90,22 @@ def test_a_dry_run_is_an_upper_bound_of_what_is_asked(kind: str, call: Ludus, ma
     assert sum(value for name, value in spent.items() if name.endswith(ends)) <= tokens
 
 
+def test_the_preset_of_word_problems_is_counted_without_a_server_and_trains_on_any(
+    call: Ludus, tmp_path: Path
+) -> None:
+    out = call("train", "pure_text_ei-arithmetic", "--dry-run", "rl.rollouts_per_iteration=8").out
+    assert "smollm2-135m-instruct" in out
+    config = ludus.example(
+        "pure_text_ei-arithmetic",
+        **{key: value for key, value in TINY.items() if key != "rl.rollouts_per_question"},
+        **{"agents.verifier.model": "tiny", "agents.prover.model": "tiny"},
+        **{"scenario.train_size": 16, "scenario.test_size": 4},
+    )
+    trained(config, tmp_path)
+    (first, *_) = rows(tmp_path / "run", "transcripts/train-0.jsonl")
+    assert "Claimed answer" in first["question"]
+
+
 def test_eval_asks_the_kept_models_and_repeats_the_test(call: Ludus, made: Path) -> None:
     found = call("eval", "runs/small", "--model", "final", "--json", *PLUGIN).json
     (final,) = metrics(made / "runs/small", "final_test/accuracy")
