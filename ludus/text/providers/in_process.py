@@ -95,7 +95,9 @@ class InProcess(Provider):
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models of the directory."""
-        return [ModelInfo(name) for name in self.engine.library.names()]
+        engine = self.engine
+        entries = engine.library.entries()
+        return [ModelInfo(entry.name, context=engine.context_of(entry)) for entry in entries]
 
     async def chat(self, request: ChatRequest) -> ChatAnswer:
         """Return samples of the next message."""

@@ -22,6 +22,7 @@ from ludus.core.errors import LudusError
 from ludus.core.services import drop_message
 from ludus.store.local import LocalStorage
 from ludus.text.chat import ChatAnswer, ChatRequest, Choice, TokenLogprob
+from ludus.text.models.language_model import CONFIG, read_json
 from ludus.text.models.library import LibraryEntry, ModelLibrary
 from ludus.text.models.new_model import NewModelConfig, make_model
 from ludus.text.sampling.request import OnToken, RequestError, Sample, SampleRequest
@@ -126,6 +127,15 @@ class LocalEngine:
     def is_loaded(self, name: str) -> bool:
         """Return whether a model is in memory."""
         return name in self.models
+
+    def context_of(self, entry: LibraryEntry) -> int | None:
+        """Return the maximum number of tokens of prompt and sample together, where its config says it."""
+        try:
+            config = read_json(entry.directory / CONFIG)
+        except LudusError:
+            return None
+        found = config.get("max_position_embeddings") or config.get("n_positions")
+        return found if isinstance(found, int) else None
 
     def entry(self, name: str) -> LibraryEntry:
         """Return a model of the library, or raise ApiError."""

@@ -110,7 +110,7 @@ def _add_changes(router: APIRouter, engine: LocalEngine) -> None:
 
     @router.post("/{job_id}/resume", response_model=JobObject)
     def resume_job(job_id: str) -> dict[str, Any]:
-        """Resume a paused job, exactly where it was."""
+        """Resume a paused job exactly where it was, or one that failed by no fault of its files."""
         return engine.jobs.resume(job_id).to_json()
 
 

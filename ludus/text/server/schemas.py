@@ -46,6 +46,8 @@ class ModelObject(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    context_length: int | None
+    """The maximum number of tokens of prompt and sample together."""
     parent: str | None
     """The model that it was tuned from."""
 

@@ -179,7 +179,9 @@ def test_a_job_whose_worker_is_killed_ends_with_the_same_bytes(
     assert any("started again" in message for message in messages(engine, job))
 
 
-def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(opened: Opened) -> None:
+def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(
+    opened: Opened, expected: bytes
+) -> None:
     engine = opened(EngineSettings(max_crashes=2))
     start, started = engine.jobs.runner.start_worker, []
 
@@ -199,6 +201,11 @@ def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(opened: O
     # The next job has a worker again.
     engine.jobs.runner.start_worker = start
     assert when(engine, created(engine, n_epochs=1)).status == "succeeded"
+    # What killed it is mended, and the job itself goes on.
+    assert engine.jobs.resume(job.id).error is None
+    job = when(engine, job)
+    assert job.status == "succeeded"
+    assert tuned_bytes(engine, job) == expected
 
 
 def test_a_job_that_gets_on_is_never_given_up(opened: Opened, expected: bytes) -> None:
@@ -259,6 +266,23 @@ def test_a_queued_job_waits_while_it_is_paused(opened: Opened) -> None:
     assert engine.jobs.store.get(second.id).status == "paused"
     engine.jobs.resume(second.id)
     assert when(engine, second).status == "succeeded"
+
+
+def test_nothing_is_left_of_a_job_that_is_cancelled_while_it_is_paused(opened: Opened) -> None:
+    engine = opened()
+    job = created(engine)
+    when(engine, job, not_any=("validating_files", "queued"))
+    engine.jobs.pause(job.id)
+    assert when(engine, job, not_any=("running", "pausing")).status == "paused"
+    run = engine.root / "runs" / job.id
+    assert run.is_dir()
+    engine.jobs.cancel(job.id)
+    assert not run.exists()
+    # Nor of one whose server was killed before it was deleted.
+    run.mkdir()
+    engine.close()
+    opened()
+    assert not run.exists()
 
 
 @pytest.mark.covers("002-D2")
