@@ -1,4 +1,4 @@
-"""LocalEngine: models of this machine, sampled from and tuned, without HTTP.
+"""TextEngine: models of this machine, sampled from and tuned, without HTTP.
 
 ROOT/models/        ModelLibrary    models, by name
 ROOT/files/         FileStore       uploaded files
@@ -43,10 +43,10 @@ _LEAST = 1e-9
 _UNFINISHED = re.compile(r"\.(tmp|trash)-[0-9a-zA-Z_-]+$")
 
 
-class LocalEngine:
+class TextEngine:
     """Samples from the models of a root and tunes them; safe to call from several threads.
 
-    with LocalEngine(root) as engine:
+    with TextEngine(root) as engine:
         engine.add_new_model("tiny", config)
         answer = engine.chat(request).result()
     """
@@ -68,7 +68,7 @@ class LocalEngine:
     def _tell_event(self, text: str, *, event: str | None = None) -> None:
         self._tell(text)
 
-    def __enter__(self) -> LocalEngine:
+    def __enter__(self) -> TextEngine:
         """Lock the root, and go on with its jobs; raise RunError if another process serves it."""
         with contextlib.ExitStack() as opened:
             storage = LocalStorage(self.root)

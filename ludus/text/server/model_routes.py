@@ -7,11 +7,11 @@ from typing import Any
 from fastapi import APIRouter
 
 from ludus.text.models.library import LibraryEntry
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.schemas import Deleted, ModelObject, ModelPage
 
 
-def model_routes(engine: LocalEngine) -> APIRouter:
+def model_routes(engine: TextEngine) -> APIRouter:
     """Return the routes under /models."""
     router = APIRouter(tags=["models"])
 
@@ -41,7 +41,7 @@ def model_routes(engine: LocalEngine) -> APIRouter:
     return router
 
 
-def _object(engine: LocalEngine, entry: LibraryEntry) -> dict[str, Any]:
+def _object(engine: TextEngine, entry: LibraryEntry) -> dict[str, Any]:
     return {
         "id": entry.name,
         "object": "model",
