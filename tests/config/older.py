@@ -60,7 +60,8 @@ def as_version_5(config: Any) -> dict[str, Any]:
     if "agents" in data and "rl" in data and "text_rl" not in data:
         if "evaluation" in data:
             data["evaluation"]["rollouts"] = data["evaluation"].pop("episodes")
-        data["rl"]["use_shared_body"] = data["rl"].pop("shared_body")
+        if "shared_body" in data["rl"]:
+            data["rl"]["use_shared_body"] = data["rl"].pop("shared_body")
     return data
 
 

@@ -29,7 +29,7 @@ def test_each_scenario_has_columns_of_its_own(kind: str) -> None:
     columns = {
         "majority": {"letters", "seen"},
         "arithmetic": {"problem", "claim", "solution", "question"},
-        "code_validation": {"asked", "code", "question"},
+        "code_validation": {"asked", "code", "solution", "question"},
     }
     name = kind.removeprefix("text_scenario ")
     assert {*questions(kind).train.columns} == columns[name]

@@ -100,15 +100,16 @@ def test_a_listener_that_fails_fails_its_request_alone(
 def test_an_error_in_the_thread_fails_the_requests_and_later_ones_are_sampled(
     running: SamplingEngine, engine: SamplingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(batch: Batch) -> None:
+    def broken(*given: object) -> None:
         raise RuntimeError("kernel failed")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "step", broken)
+        patch.setattr("ludus.text.sampling.batch.choose", broken)
         futures = [running.submit(REQUEST), running.submit(LONG)]
         for future in futures:
             with pytest.raises(LudusError, match="sampling failed: RuntimeError: kernel failed"):
                 future.result()
+        assert running._batch.num_rows == 0
     assert running.sample([REQUEST]) == engine.sample([REQUEST])
 
 
