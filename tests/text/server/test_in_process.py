@@ -50,7 +50,7 @@ async def ended(provider: InProcess, job: Job) -> Job:
 
 def test_it_answers_like_a_provider_and_repeatably(tmp_path: Path) -> None:
     async def use(provider: InProcess) -> None:
-        assert [model.id for model in await provider.models()] == ["tiny"]
+        assert [(model.id, model.context) for model in await provider.models()] == [("tiny", 1024)]
         first, *others = await asyncio.gather(*(provider.chat(ASKED) for _ in range(20)))
         assert all(other == first for other in others)
         assert len(first.choices) == 3
