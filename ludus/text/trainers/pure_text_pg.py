@@ -36,7 +36,13 @@ class PureTextPgTrainer(PureTextRlTrainer):
         super().prepare(max_steps=max_steps)
         section = self.config.policy_gradient
         self.training = {
-            name: GroupTraining(group, self.connection.provider, section, seed=self.config.seed)
+            name: GroupTraining(
+                group,
+                self.connection.provider,
+                section,
+                seed=self.config.seed,
+                journal=self.run.journal,
+            )
             for name, group in self.groups.items()
             if not group.is_frozen
         }

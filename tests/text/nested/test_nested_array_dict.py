@@ -72,6 +72,7 @@ SOME = models().filter(lambda model: bool(model) and size_of(model)[1] > 0)
 @pytest.mark.covers("002-S12")
 @given(SOME, st.data())
 @settings(max_examples=40, deadline=None)
+@pytest.mark.covers("002-S12")
 def test_rows_are_those_of_the_lists(model: Model, data: st.DataObject) -> None:
     B, T = size_of(model)
     found = built(model, (B, T))
