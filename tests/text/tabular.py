@@ -73,7 +73,12 @@ class Tabular(Provider):
                 text = max(ANSWERS, key=weights.__getitem__)
             else:
                 text = random.choices(ANSWERS, [weights[one] for one in ANSWERS])[0]
-            choices.append(Choice(text, "stop", len(text) + 1, (TokenLogprob(1, -0.5),)))
+            logprobs = (TokenLogprob(1, -0.5),)
+            if len(text) > request.max_tokens:
+                cut = text[: request.max_tokens]
+                choices.append(Choice(cut, "length", len(cut), logprobs))
+            else:
+                choices.append(Choice(text, "stop", len(text) + 1, logprobs))
         length = sum(len(one.content) for one in request.messages)
         return ChatAnswer(tuple(choices), length, sum(one.num_tokens for one in choices))
 

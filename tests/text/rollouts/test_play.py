@@ -92,6 +92,7 @@ def test_episodes_with_the_same_prompt_are_one_request() -> None:
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.covers("002-S14")
 def test_an_answer_that_cannot_be_read_is_asked_for_again_alone() -> None:
     handler = handler_of(SOLO)
     verifier = Scripted("yes", "hm", "no", max_retries=1)

@@ -41,6 +41,7 @@ def tree(verdicts: str, labels: tuple[int, ...] = (1,)):
     return to_arrays(leaves, handler), handler
 
 
+@pytest.mark.covers("002-S6")
 def test_a_threshold_takes_the_episodes_with_at_least_that_reward() -> None:
     section = ThresholdSelection(kind="threshold", reward_threshold=0.9)
     assert select(np.array([1.0, 0.9, 0.0, 2.0]), section, np.random.default_rng(0)) == [0, 1, 3]
@@ -84,6 +85,7 @@ def test_replaced_guesses_are_right_rewarded_and_leave_the_rollouts_as_they_were
     assert replace_guesses(rollouts, handler, prompts, none, 0, np.random.default_rng(0)) == before
 
 
+@pytest.mark.covers("002-S6")
 @pytest.mark.parametrize(
     ("annealing", "rate", "shares"),
     [

@@ -161,6 +161,7 @@ def test_a_person_can_be_every_agent(call: Ludus) -> None:
     assert "round 1: prover: a" in played.out
 
 
+@pytest.mark.covers("002-S1")
 def test_plan_explain_and_new_know_the_kind(call: Ludus) -> None:
     assert "create_fine_tune_jobs" in call("plan", "small.yaml", *PLUGIN).out
     told = call("explain", "small.yaml", "text_rl.test_scheme", *PLUGIN).out
