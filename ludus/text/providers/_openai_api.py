@@ -69,8 +69,9 @@ class OpenaiApi(Provider):
         await self.http.open()
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self.http.close()
+        """Close all connections; without a key none was opened."""
+        if "http" in vars(self):
+            await self.http.close()
 
     @property
     def limits(self) -> Limits | None:
