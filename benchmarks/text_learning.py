@@ -1,12 +1,12 @@
 """Agents of text learn the majority task: expert iteration, MALT and policy gradients, on tiny models.
 
-Byte-level Llamas of 99,000 weights that were taught the form of an answer on demonstrations, and nothing else:
-a verifier that sees 3 of 11 letters and decides alone, one that sees a single letter and reads a prover who sees
-all (`pure_text_ei.yaml`), the same with a prover that is paid for being believed, MALT and policy gradients. Alone
-from one letter no verifier is right more often than 0.667 of the strings.
+Byte-level Llamas of 99,000 weights that were taught the form of an answer on demonstrations, and nothing
+else: a verifier that sees all of 11 letters and decides alone, one that sees a single letter and reads a
+prover who sees all (`pure_text_ei.yaml`), one of three letters with a prover that is paid for being believed,
+MALT, and policy gradients alone. From one letter nobody is right about more than 0.667 of the strings.
 
-The score is the accuracy of the sampled answers of the last iteration, on training questions before their update.
-The curves go to text-learning-curves.json in the current directory:
+The score is the accuracy of the sampled answers of the last iteration, on training questions before their
+update. The curves go to text-learning-curves.json in the current directory:
 `python -m benchmarks._plot_text text-learning-curves.json FILE.svg` draws them.
 """
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ludus.rl.agents.ppo import PpoConfig
     from ludus.rl.agents.sac import SacConfig
     from ludus.supervised.config import SupervisedConfig
+    from ludus.text.expert_iteration.config import ExpertIterationHyperParameters
+    from ludus.text.malt.config import MaltHyperParameters
+    from ludus.text.policy_gradient.config import PolicyGradientHyperParameters
     from ludus.text.tuning.config import TextTuningConfig
 
 
@@ -35,6 +38,12 @@ def example(kind: Literal["fused_ppo"], **changes: object) -> FusedPpoConfig: ..
 def example(kind: Literal["iqn"], **changes: object) -> IqnConfig: ...
 @overload
 def example(kind: Literal["ppo"], **changes: object) -> PpoConfig: ...
+@overload
+def example(kind: Literal["pure_text_ei"], **changes: object) -> ExpertIterationHyperParameters: ...
+@overload
+def example(kind: Literal["pure_text_malt"], **changes: object) -> MaltHyperParameters: ...
+@overload
+def example(kind: Literal["pure_text_pg"], **changes: object) -> PolicyGradientHyperParameters: ...
 @overload
 def example(kind: Literal["reinforce"], **changes: object) -> ReinforceHyperParameters: ...
 @overload

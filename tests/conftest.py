@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import getpass
 import importlib.util
 import multiprocessing
 import os
@@ -97,7 +98,11 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         here = tmp_path_factory.getbasetemp()
         shared = here.parent if "PYTEST_XDIST_WORKER" in os.environ else here
         patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(shared / "compiled"))
-        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        temporary = tmp_path_factory.mktemp("tmp")
+        # So do the headers that it compiles first, for ten seconds, and keeps with the temporary files.
+        (shared / "headers").mkdir(exist_ok=True)
+        (temporary / f"torchinductor_{getpass.getuser()}").symlink_to(shared / "headers")
+        patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", None)
         yield
     object_store.stop_all()
@@ -116,14 +121,24 @@ def own_folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def soon_begun() -> Iterator[None]:
-    """Let runs of this process begin sooner: envs are tried for fewer steps, and git is asked once.
+    """Let runs of this process begin sooner: envs are tried for fewer steps, git and tables read once.
 
     The tests of the trial itself give it its length back, by `whole_trial`.
     """
+    from ludus.data.sources import _table
     from ludus.envs import restore
     from ludus.session import session
+    from ludus.store import proofs
+    from tests import tables
 
+    hash_of, hash_once = proofs._hash, functools.cache(proofs._hash)
+    ours = f"{HERE}{os.sep}"
     with pytest.MonkeyPatch.context() as patch:
+        # The modules of the tests are a script's own to a run, and there are hundreds of them.
+        patch.setattr(
+            proofs, "_hash", lambda path: (hash_once if path.startswith(ours) else hash_of)(path)
+        )
+        patch.setattr(_table, "_scikit_learn", tables.kept)
         patch.setattr(restore, "NUM_LIVED_STEPS", 24)
         patch.setattr(restore, "NUM_CHECKED_STEPS", 24)
         patch.setattr(session, "git_state", functools.cache(session.git_state))

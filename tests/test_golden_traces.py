@@ -26,10 +26,12 @@ from tests.arena.small_solo import small_solo
 from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo, small_self_play
 from tests.rl.small import NORMALISE, PRIORITISED, small
+from tests.text.small_run import small_ei, small_malt
 from tests.text.tuning.small import DPO, small_tuning
 
 GOLDEN = Path(__file__).parent / "golden" / "traces.json"
 FALLING = {"kind": "linear", "warmup_steps": 2, "final": 0.0, "total_steps": None}
+WEIGHTED = {"kind": "weighted", "size_factor": 0.5, "epsilon": 0.1}
 ALL_OF_REPLAY: dict[str, Any] = {
     "replay.prioritised": PRIORITISED,
     "n_step": 2,
@@ -133,6 +135,8 @@ TRACES: dict[str, Any] = {
         seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, accumulate=2, max_epochs=4
     ),
     "text_tuning by DPO": lambda: small_tuning(seed=3, method=DPO, log_every_opt_steps=2),
+    "pure_text_ei": lambda: small_ei(seed=3, **{"expert_iteration.selection": WEIGHTED}),
+    "pure_text_malt": lambda: small_malt(seed=3, **{"rl.rollouts_per_iteration": 64}),
     "vanilla_ppo by KL": lambda: small_arena(seed=3, **{"ppo.loss": KL, "rl.shared_body": False}),
     "reinforce": lambda: small_arena(
         "reinforce", seed=3, learning_rate_schedule=FALLING, **{"rl.gae_lambda": 0.9}
@@ -175,6 +179,9 @@ def trace(kind: str, root: Path) -> dict[str, Any]:
 
 
 def _learned(kind: str, trainer: Any) -> dict[str, Any]:
+    if kind.startswith("pure_text"):
+        # Their names follow from everything that was ever learned.
+        return dict(trainer.weights())
     if kind == "fused_dqn":
         return {role: learner.state_dict() for role, learner in trainer.learners.items()}
     return dict(getattr(trainer, LEARNED.get(kind.split()[0], "agent")).state_dict())
@@ -229,7 +236,8 @@ def test_every_kind_of_trainer_has_a_trace() -> None:
     from ludus.config.registry import kinds
 
     built_in = {kind for kind in kinds("trainer") if not kind.startswith(("toy", "tests_"))}
-    built_in -= {"rerun_tests"}  # it learns nothing
+    # One learns nothing, the other at a server.
+    built_in -= {"rerun_tests", "pure_text_pg"}
     assert {name.split()[0] for name in TRACES} >= built_in & {
         path.stem for path in (Path(__file__).parents[1] / "configs").glob("*.yaml")
     }

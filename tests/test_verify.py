@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import ludus
+from ludus.testing import subjects
 from ludus.testing.subjects import Config
 from ludus.testing.victim import RUN
 from tests.faults.warm import WarmProcess
@@ -96,8 +100,18 @@ def test_a_network_with_buffers_dropout_and_batch_norm_verifies_as_exact(
     assert "proved: killed" in done.out, done
 
 
-def test_the_killed_run_decides_what_is_auto_as_the_unbroken_one_did(tmp_path: Path) -> None:
+def test_the_killed_run_decides_what_is_auto_as_the_unbroken_one_did(
+    tmp_path: Path, warm: WarmProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else a machine that was slower for a second would end with other bytes."""
+
+    def forked(module: str, words: Sequence[str], **_: Any) -> bool:
+        at = {"cwd": str(tmp_path), "variables": dict(os.environ)}
+        code, printed = warm.run("be_module", module=module, words=[*words], **at)
+        assert code == 0, printed
+        return True
+
+    monkeypatch.setattr(subjects, "run_child", forked)
     config = ludus.example("supervised").replace(
         data=WINE, model=MLP, engine="auto", max_epochs=1, evaluation__patience=None,
         learning_rate_schedule={"kind": "constant", "warmup_steps": 0},

@@ -5,13 +5,15 @@ from __future__ import annotations
 import marshal
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterator
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None))
 # Subclasses with another order come before their bases.
 CONTAINERS = (OrderedDict, dict, list, tuple, set, frozenset, deque)
 NUM_SAMPLED = 1_000
+PLAIN_KINDS = frozenset(PLAIN)
+CONTAINER_KINDS = frozenset(CONTAINERS)
 _WRITABLE = {*PLAIN, *CONTAINERS} - {deque}
 _PROBE_DEPTH = 4
 
@@ -19,8 +21,14 @@ _PROBE_DEPTH = 4
 def some(value: Collection[Any], most: int) -> tuple[bool, list[Any]]:
     """Return all items of a container, keys and values of a dict, or a sample from its ends and between."""
     count = len(value)
-    base: Any = next(kind for kind in CONTAINERS if isinstance(value, kind))
-    items = [*base.__iter__(value)] if count <= max(most, 0) else _sampled(value, base)
+    base: Any = type(value)
+    if base not in CONTAINER_KINDS:
+        base = next(kind for kind in CONTAINERS if isinstance(value, kind))
+    if count <= max(most, 0):
+        if isinstance(value, dict):
+            return False, [*chain.from_iterable(base.items(value))]
+        return False, [*base.__iter__(value)]
+    items = _sampled(value, base)
     is_cut = len(items) < count
     if isinstance(value, dict):
         items = [part for key in items for part in (key, dict.get(value, key))]
@@ -44,7 +52,7 @@ def marshalled(value: Collection[Any], most: int) -> tuple[int, bytes] | None:
 
     None means that it holds objects, or more values than `most`.
     """
-    size = _size(value, _PROBE_DEPTH) if type(value) in CONTAINERS else None
+    size = _size(value, _PROBE_DEPTH) if type(value) in CONTAINER_KINDS else None
     if size is None or size > most:
         return None
     try:
@@ -56,9 +64,9 @@ def marshalled(value: Collection[Any], most: int) -> tuple[int, bytes] | None:
 
 def _size(value: object, depth: int) -> int | None:
     """Return the estimated number of values in a container, from a few items; None if not all are plain."""
-    if type(value) in PLAIN:
+    if type(value) in PLAIN_KINDS:
         return 1 if not isinstance(value, str | bytes) else 1 + len(value) // 64
-    if not isinstance(value, CONTAINERS) or type(value) not in CONTAINERS:
+    if not isinstance(value, CONTAINERS) or type(value) not in CONTAINER_KINDS:
         return None
     if isinstance(value, deque) or depth == 0:
         return None

@@ -16,7 +16,15 @@ from zlib import crc32
 
 from ludus.core import kinds, memory
 from ludus.core.authors import is_of_user
-from ludus.core.containers import CONTAINERS, NUM_SAMPLED, PLAIN, marshalled, some
+from ludus.core.containers import (
+    CONTAINER_KINDS,
+    CONTAINERS,
+    NUM_SAMPLED,
+    PLAIN,
+    PLAIN_KINDS,
+    marshalled,
+    some,
+)
 from ludus.core.memory import Opened
 
 _MAX_ITEMS = 2_000_000
@@ -49,6 +57,8 @@ def walk_objects(
         if inside is None:
             continue
         max_visits -= 1
+        if not inside:
+            continue
         if in_depth:
             waiting.extend(reversed(inside))
         else:
@@ -92,7 +102,8 @@ class ObjectWalker:
         walk_objects(roots, self._mark)
 
     def _mark(self, one: object, num_left: int) -> list[Any] | None:
-        if isinstance(one, PLAIN) or id(one) in self._known:
+        # Most are of these very classes, which is quicker to ask.
+        if type(one) in PLAIN_KINDS or id(one) in self._known or isinstance(one, PLAIN):
             return None
         try:
             inside = self._belongings(one, num_left - 1)
@@ -106,11 +117,12 @@ class ObjectWalker:
 
     def _belongings(self, one: object, num_left: int) -> list[Any] | None:
         """Return the objects that belong to a part with this one; None if even this one does not."""
-        if (place := memory.memory_of(one)) is not None:
+        if type(one) not in CONTAINER_KINDS and (place := memory.memory_of(one)) is not None:
             self._storages.add(place)
             return []
         if isinstance(one, CONTAINERS):
-            if marshalled(one, _MAX_ITEMS) is not None:
+            is_empty = type(one) in CONTAINER_KINDS and not one
+            if is_empty or marshalled(one, _MAX_ITEMS) is not None:
                 # An immutable value belongs to no part.
                 return None if isinstance(one, tuple | frozenset) else []
             return some(one, num_left)[1]
@@ -185,7 +197,7 @@ class ObjectWalker:
 
     def _opened(self, value: object) -> Opened:
         """Return what is compared of a value, and the objects inside it to open next."""
-        if isinstance(value, PLAIN):
+        if type(value) in PLAIN_KINDS or isinstance(value, PLAIN):
             return self._plain(value), []
         if id(value) in self._known or id(value) in self._seen:
             return b"@", []

@@ -17,7 +17,7 @@ Tf32 = bool | Literal["convolutions"]
 """Which float32 products may use TF32: none, those of convolutions (and RNNs), or all."""
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(name: str, *, key: str = "settings.device") -> torch.device:
     """Return the device of this name; raise ConfigError if this machine does not have it."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -25,20 +25,20 @@ def resolve_device(name: str) -> torch.device:
         device = torch.device(name)
     except RuntimeError:
         raise ConfigError(
-            f"settings.device is '{name}', which is no device; write cpu, cuda, cuda:1 or auto"
+            f"{key} is '{name}', which is no device; write cpu, cuda, cuda:1 or auto"
         ) from None
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
-            f"settings.device is '{name}', but torch sees no CUDA device here; write cpu or auto"
+            f"{key} is '{name}', but torch sees no CUDA device here; write cpu or auto"
         )
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise ConfigError(
-            f"settings.device is '{name}', but there are {torch.cuda.device_count()} CUDA devices"
+            f"{key} is '{name}', but there are {torch.cuda.device_count()} CUDA devices"
         )
     if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ConfigError(f"settings.device is '{name}', but torch sees no Metal device; write cpu")
+        raise ConfigError(f"{key} is '{name}', but torch sees no Metal device; write cpu")
     if device.type not in ("cpu", "cuda", "mps"):
-        raise ConfigError(f"settings.device is '{name}'; ludus computes on cpu, cuda or mps")
+        raise ConfigError(f"{key} is '{name}'; ludus computes on cpu, cuda or mps")
     return device
 
 

@@ -87,16 +87,29 @@ class Connection:
         return await self.client.together(work)
 
     async def ensure_job(self, group: PureTextSharedModelGroup, stage: str) -> Job:
-        """Create the job of a group, or return the one that was created for the same examples."""
-        assert group.spec is not None
-        return await self.client.ensure_job(group.spec, agent=group.name, stage=stage)
+        """Create the job of a group, or return the one that was created for the same examples.
+
+        One that has failed, and was reported, is followed by another.
+        """
+        while True:
+            assert group.spec is not None
+            job = await self.client.ensure_job(group.spec, agent=group.name, stage=stage)
+            if not self.client.has_reported(job):
+                return job
+            group.ask_again()
+
+    async def has_reported(self, groups: Sequence[PureTextSharedModelGroup]) -> bool:
+        """Return whether an earlier wait has reported that a job of these groups did not succeed."""
+        return any(
+            [self.client.has_reported(await self.client.job(str(one.job_id))) for one in groups]
+        )
 
     async def wait(self, groups: Sequence[PureTextSharedModelGroup]) -> None:
         """Wait until the jobs of these groups have ended, and note their models.
 
         Raise LudusError that says how each job ended that has not succeeded; then no group switches.
         """
-        jobs = [await self.provider.job(str(group.job_id)) for group in groups]
+        jobs = [await self.client.job(str(group.job_id)) for group in groups]
         ended = await self.client.wait_for_jobs(jobs, on_progress=self._show)
         problems = []
         for group, job in zip(groups, ended, strict=True):
@@ -105,7 +118,10 @@ class Connection:
             except LudusError as error:
                 problems.append(str(error))
         if problems:
-            raise LudusError("; ".join(problems))
+            raise LudusError(
+                f"{'; '.join(problems)}. No group has switched to its next model; a resume creates a new"
+                " job in the place of each that did not succeed"
+            )
 
     def _show(self, jobs: Sequence[Job]) -> None:
         counts: dict[str, int] = {}

@@ -39,18 +39,24 @@ class Estimated:
 
 @dataclass
 class LongestAnswers:
-    """A speaker that gives the longest answer, and counts what it was asked."""
+    """A speaker that gives the longest answers, all different, and counts what it was asked."""
 
     max_tokens: int
     counts: Estimated = field(default_factory=Estimated)
     max_retries: int = 0
+    _num_answers: int = 0
 
     async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
-        """Return answers that decide nothing, as long as they may be."""
+        """Return answers that decide nothing, as long as they may be.
+
+        No two are equal, or the prompts of those who read them would be, and one request would serve them.
+        """
         self.counts.requests += 1
         self.counts.prompt_tokens += sum(len(one.content.encode()) for one in asked.prompt)
         self.counts.completion_tokens += count * self.max_tokens
-        return [Answer("x" * self.max_tokens) for _ in range(count)]
+        first, self._num_answers = self._num_answers, self._num_answers + count
+        numbers = range(first, first + count)
+        return [Answer(str(one)[-self.max_tokens :].rjust(self.max_tokens, "x")) for one in numbers]
 
 
 def of_jobs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ludus.core import states
@@ -12,6 +13,7 @@ from ludus.text.chat import Message
 from ludus.text.jobs import Job, JobSpec, Method
 
 SUFFIX_LENGTH = 64
+_AGAIN = "/try-"
 
 
 class PureTextSharedModelGroup:
@@ -94,6 +96,13 @@ class PureTextSharedModelGroup:
             suffix=_suffix(f"{self._run_name}-{self.iteration}-{self.name}"),
             scope=where,
         )
+
+    def ask_again(self) -> None:
+        """Ask for the same job once more, as one that differs from those that have failed."""
+        assert self.spec is not None
+        first, mark, tries = self.spec.scope.partition(_AGAIN)
+        number = int(tries) + 1 if mark else 2
+        self.spec = replace(self.spec, scope=f"{first}{_AGAIN}{number}")
 
     def note_job(self, job: Job) -> None:
         """Note the job that was created."""

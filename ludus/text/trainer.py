@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ludus.arena.protocol import ProtocolHandler
@@ -164,7 +164,7 @@ class PureTextRlTrainer(Trainer):
             create_fine_tune_jobs=self._stage_create_jobs,
             await_fine_tune_jobs=self._stage_await_fine_tune_jobs,
             pretrain=self._stage_pretrain,
-            await_pretraining=self._stage_await_fine_tune_jobs,
+            await_pretraining=lambda run: self._await_jobs(run, self._stage_pretrain),
             final_test=self._stage_final_test,
             save_models=lambda run: self._save_models(),
             is_tested=self._is_tested,
@@ -254,7 +254,7 @@ class PureTextRlTrainer(Trainer):
                     row=dataset.row(place),
                     y=dataset.labels[place],
                     seed=first + number * each + i,
-                    group=number,
+                    group=iteration * len(places) + number,
                 )
                 for i in range(each)
             ]
@@ -393,8 +393,13 @@ class PureTextRlTrainer(Trainer):
 
     def _stage_await_fine_tune_jobs(self, run: Run) -> None:
         """Wait until all jobs have ended; then all groups switch to their next models, or none."""
+        self._await_jobs(run, self._stage_create_jobs)
+
+    def _await_jobs(self, run: Run, create: Callable[[Run], None]) -> None:
         waiting = [group for group in self.groups.values() if group.job_id is not None]
         if waiting:
+            if self._do(self.connection.has_reported(waiting)):
+                create(run)
             self._do(self.connection.wait(waiting))
         for group in self.groups.values():
             group.switch_to_next_model()

@@ -112,7 +112,7 @@ def test_weights_that_are_not_there_or_do_not_fit_are_told_before_the_run_begins
 Make = Callable[[bool], Any]
 
 
-def check_killed(make: Make, root: Path, *, kills: int = 5) -> None:
+def check_killed(make: Make, root: Path, *, kills: int = 3) -> None:
     """Kill and resume; `make` is told whether it makes the trainer of a resume."""
     run_trainer(lambda: make(False), root, "unbroken")
     unbroken, total = ending_of(root / "unbroken"), count_boundaries(root / "unbroken")
@@ -136,7 +136,7 @@ def test_a_script_that_draws_other_weights_when_it_resumes_ends_all_the_same(
         trainer.config = trainer.config.replace(**{"settings.checkpoint.every_stages": 1})
         return trainer
 
-    check_killed(make, tmp_path, kills=5)
+    check_killed(make, tmp_path, kills=3)
 
 
 def test_weights_that_change_after_the_run_has_begun_change_nothing(

@@ -1,15 +1,22 @@
-"""What the libraries of the arena do when they are imported stays with the arena."""
+"""What the libraries of the arena do when they are imported stays with the arena.
+
+The scripts are forked from a process that has imported torch, and nothing of the arena.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.faults.warm import WarmProcess
+
 SCRIPT = """
 import multiprocessing
+import sys
+import warnings
+warnings.simplefilter("ignore")
+assert not any(name in sys.modules for name in ("torchrl", "tensordict", "ludus.arena.libraries"))
 import ludus
 {before}
 ludus.example("vanilla_ppo")
@@ -23,21 +30,22 @@ print(multiprocessing.get_start_method(allow_none=True))
     [("", "None"), ("multiprocessing.set_start_method('forkserver')", "forkserver")],
 )
 def test_how_a_script_starts_its_processes_is_left_to_the_script(
-    before: str, expected: str
+    before: str, expected: str, warm: WarmProcess, tmp_path: Path
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT.format(before=before)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split()[-1] == expected
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(before=before))
+    code, printed = warm.run("script", path=str(script))
+    assert code == 0, printed
+    assert printed.split()[-1] == expected
 
 
 WITHOUT = """
 import importlib.machinery as machinery
 import sys
+import warnings
 
+warnings.simplefilter("ignore")
+assert not any(name in sys.modules for name in ("torchrl", "tensordict", "ludus.arena.libraries"))
 found = machinery.PathFinder.find_spec
 
 
@@ -74,24 +82,19 @@ for command in ("plan", "train", "explain"):
 
 @pytest.mark.parametrize("package", ["tensordict", "torchrl"])
 def test_an_extra_that_is_not_installed_is_one_sentence_at_every_entry(
-    package: str, tmp_path: Path
+    package: str, tmp_path: Path, warm: WarmProcess
 ) -> None:
     file = tmp_path / "graphs.yaml"
     file.write_text((Path(__file__).parents[2] / "configs" / "vanilla_ppo.yaml").read_text())
     script = tmp_path / "script.py"
     script.write_text(WITHOUT)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(script), package, str(file)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
+    done = warm.script(script, package, str(file))
     sentence = (
         f"the arena needs {package}, which is not installed; install it with: pip install"
         " 'ludus[arena]'"
     )
-    lines = done.stdout.splitlines()
+    lines = done.out.splitlines()
     for entry in ("example", "attribute", "import", "settings"):
-        assert f"{entry} {sentence}" in lines, done.stdout + done.stderr
-    assert done.stderr.splitlines() == [f"ludus: {sentence}"] * 3
+        assert f"{entry} {sentence}" in lines, done
+    assert done.err.splitlines() == [f"ludus: {sentence}"] * 3
     assert [line for line in lines if line.endswith(" 1")] == ["plan 1", "train 1", "explain 1"]

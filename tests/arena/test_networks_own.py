@@ -126,7 +126,7 @@ class OwnEstimator(ReinforceTrainer):
 
 def test_what_an_estimator_of_ones_own_keeps_is_saved(tmp_path: Path) -> None:
     config = small_arena("reinforce", **TO_GO, max_iterations=2, keep_every_iterations=0)
-    check_kill_anywhere(lambda: OwnEstimator(config), tmp_path, max_kills=4)
+    check_kill_anywhere(lambda: OwnEstimator(config), tmp_path, max_kills=3)
 
 
 def test_trial_episodes_leave_no_trace_in_an_estimator_or_a_loss() -> None:

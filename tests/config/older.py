@@ -57,10 +57,11 @@ def as_version_5(config: Any) -> dict[str, Any]:
         data["evaluation"]["max_steps"] = data["evaluation"].pop("max_turns")
     if "game" in data:
         data["evaluation"]["games"] = data["evaluation"].pop("episodes")
-    if "agents" in data and "rl" in data:
+    if "agents" in data and "rl" in data and "text_rl" not in data:
         if "evaluation" in data:
             data["evaluation"]["rollouts"] = data["evaluation"].pop("episodes")
-        data["rl"]["use_shared_body"] = data["rl"].pop("shared_body")
+        if "shared_body" in data["rl"]:
+            data["rl"]["use_shared_body"] = data["rl"].pop("shared_body")
     return data
 
 

@@ -110,6 +110,8 @@ def test_built_in_kinds_are_found_by_listing_their_folders() -> None:
     folders |= {"analyser": "arena/analysers", "parallel_env": "arena/parallel_envs"}
     folders |= {"sampler": "sweep/samplers", "pruner": "sweep/pruners"}
     folders |= {"seed_pruner": "sweep/seed_pruners", "sweep_engine": "sweep/engines"}
+    folders |= {"provider": "text/providers", "text_scenario": "text/scenarios"}
+    folders |= {"text_analyser": "text/analysers"}
     assert sorted(folders) == sorted(families.categories())
     for category, pattern in folders.items():
         files = [*folder.glob(f"{pattern}/*.py")] or [*folder.glob(f"{pattern}.py")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -22,11 +23,14 @@ import ludus.cli.commands
 from ludus.cli import tasks
 from ludus.cli.listing import list_runs
 from ludus.core.errors import LudusError
+from ludus.data.sources import _table
+from ludus.session import session
 from ludus.session.build import rebuild_trainer
 from ludus.show.report.page import write_report
 from ludus.store import checkpoint
 from ludus.store.lock import RunLock
 from ludus.testing import script_victim, subjects, victim  # noqa: F401
+from tests import tables
 from tests.faults.small_run import train
 from tests.faults.victims import Forking
 from tests.process.warm_children import ForkedChildren
@@ -34,12 +38,24 @@ from tests.process.warm_children import ForkedChildren
 # Imported here so that no child has to; the last ones are not installed everywhere.
 _IMPORTED = (
     "ludus.session.session", "ludus.judge.worker", "ludus.envs.worker_main", "gymnasium.wrappers",
-    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "s3fs", "optuna",
+    "gymnasium.envs.classic_control", "sklearn.datasets", "torch._inductor.config", "torch.utils.tensorboard",
+    "ludus.nn.models.cnn", "ludus.nn.models.mlp", "ludus.nn.optimizers._table", "ludus.nn.schedules._table",
+    "ludus.supervised.trainers.supervised", "ludus.rl.agents.dqn", "ludus.rl.networks.mlp",
+    "ludus.envs.kinds.gymnasium", "ludus.active.programs.stream", "ludus.active.commands.stream",
+    "ludus.active.stream.retrainer", "ludus.session.loggers.tensorboard", "ludus.sweep.programs.sweep",
+    "ludus.sweep.programs.population", "ludus.sweep.engines.inline", "ludus.sweep.seed_group",
+    "ludus.store.deletion", "s3fs", "ludus.store.cloud.remote", "optuna", "ludus.sweep.samplers._optuna",
     "cmaes",
 )  # fmt: skip
 for _name in _IMPORTED:
     with contextlib.suppress(ModuleNotFoundError):
         importlib.import_module(_name)
+# What every run reads is read before any fork.
+_table._scikit_learn = tables.kept
+for _kind in ("digits", "wine"):
+    tables.read(_kind)
+session.git_state = functools.cache(session.git_state)
+session.git_state()
 
 RUN = "run"
 
@@ -47,6 +63,13 @@ RUN = "run"
 def go(root: str) -> None:
     """Begin the small run or go on with it, to its end."""
     train(Path(root), RUN)
+
+
+def text_run(root: str, changes: dict[str, Any]) -> None:
+    """Train a small run of text on tables, or go on with it."""
+    from tests.text.trainers.runs import tiny_ei, trained
+
+    trained(tiny_ei(**changes), Path(root))
 
 
 def list_points(root: str) -> None:
@@ -152,6 +175,8 @@ def plain_command(words: list[str], cwd: str, stdin: str, variables: dict[str, s
         if words[0] == "verify":
             subjects.run_child = Forking().run_child
     sys.stdin = io.TextIOWrapper(io.BytesIO(stdin.encode()))
+    # A line is there for whoever waits for it as soon as it is printed.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.argv = ["ludus", *words]
     ludus.cli.commands.main()
 

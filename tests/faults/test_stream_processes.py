@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from tests.active.stream.streams import Process, free_port, retraining, standalone, whole, write
+from tests.active.stream.streams import (
+    Forked,
+    Process,
+    free_port,
+    retraining,
+    standalone,
+    whole,
+    write,
+)
+from tests.faults.warm import WarmProcess
 
 
 @pytest.fixture
@@ -31,13 +40,29 @@ def start(tmp_path: Path) -> Iterator[Any]:
             one.kill()
 
 
+@pytest.fixture
+def fork(tmp_path: Path, warm: WarmProcess) -> Iterator[Any]:
+    """Return what forks an edge or a datacenter; all are ended with the test."""
+    port, begun = free_port(), []
+
+    def begin(kind: str, **changes: Any) -> Forked:
+        data = whole(kind, port, **changes)
+        path = write(tmp_path / f"{data['name']}.yaml", data)
+        begun.append(Forked(warm, path, tmp_path / "runs"))
+        return begun[-1]
+
+    yield begin
+    for one in begun:
+        one.kill()
+
+
 @pytest.mark.covers("003-S7", "003-D12")
 def test_a_stream_is_retrained_by_another_process_and_both_end_in_order(
-    start: Any, tmp_path: Path
+    fork: Any, tmp_path: Path
 ) -> None:
-    center = start("datacenter", ends_with_edge=True)
+    center = fork("datacenter", ends_with_edge=True)
     center.wait_for("listening on")
-    edge = start("edge")
+    edge = fork("edge")
     assert edge.end() == 0, edge.text
     assert center.end() == 0, center.text
     assert "the model is model, update 1" in edge.text
@@ -132,8 +157,8 @@ def test_an_edge_that_is_told_to_end_ends_in_order_and_goes_on(start: Any, tmp_p
     assert "going on from" in again.text
 
 
-def test_an_edge_without_a_datacenter_is_one_sentence(start: Any) -> None:
-    edge = start("edge")
+def test_an_edge_without_a_datacenter_is_one_sentence(fork: Any) -> None:
+    edge = fork("edge")
     assert edge.end() == 1
     assert "nobody answers on 127.0.0.1" in edge.text
     assert "start the datacenter first" in edge.text

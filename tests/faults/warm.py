@@ -6,6 +6,7 @@ It reads one JSON object a line, `{"start": job, "with": {...}}` or `{"wait": pi
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import subprocess
@@ -87,7 +88,14 @@ class WarmProcess:
         """Do what `ludus WORDS...` does in that directory, and return what a user sees of it."""
         variables = {**os.environ, "TMPDIR": str(cwd), **(environment or {})}
         given = {"words": words, "cwd": str(cwd), "stdin": stdin, "variables": variables}
-        pid = self.start("plain_command", is_apart=True, **given)
+        return self._outcome(self.start("plain_command", is_apart=True, **given))
+
+    def script(self, path: Path, *arguments: str) -> Outcome:
+        """Do what `python PATH ARGUMENTS...` does, and return what a user sees of it."""
+        pid = self.start("script", is_apart=True, path=str(path), arguments=arguments)
+        return self._outcome(pid)
+
+    def _outcome(self, pid: int) -> Outcome:
         code, output = self.wait(pid), self._outputs[pid]
         return Outcome(code, output.read_text(), output.with_suffix(".errors").read_text())
 
@@ -107,6 +115,9 @@ def _serve() -> None:
 
     # A pool of threads would not survive the fork.
     torch.set_num_threads(1)
+    # A child that looks for garbage among all that is imported would copy the memory of it.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         request = json.loads(line)
         if "start" in request:

@@ -113,7 +113,7 @@ def test_each_role_has_its_best_model_and_old_ones_are_collected(run: Path) -> N
 
 
 def test_killed_anywhere_it_ends_with_both_bests_as_if_never_killed(tmp_path: Path) -> None:
-    check_kill_anywhere(make, tmp_path, max_kills=6)
+    check_kill_anywhere(make, tmp_path, max_kills=3)
 
 
 def test_what_came_after_the_checkpoint_is_put_back_for_each_score(run: Path) -> None:

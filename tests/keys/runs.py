@@ -21,6 +21,8 @@ from tests.games.dqn.small import small_dqn
 from tests.games.ppo.small import small_ppo
 from tests.rl.small import small
 from tests.supervised.conftest import MLP, QUIET, WINE
+from tests.text.small_run import small_malt
+from tests.text.trainers.runs import TINY, tiny_ei
 from tests.text.tuning.small import small_tuning
 
 STEADY = {"kind": "constant", "warmup_steps": 0}
@@ -69,6 +71,12 @@ def tiny(kind: str, **changed: Any) -> Any:
         return small_solo(**changed)
     if kind == "rerun_tests":
         return ludus.example(kind).replace(**{**ARENA_QUIET, **changed})
+    if kind == "pure_text_ei":
+        return tiny_ei(**changed)
+    if kind == "pure_text_malt":
+        return small_malt(**{**TINY, **changed})
+    if kind == "pure_text_pg":
+        return ludus.example(kind).replace(**changed)
     if kind == "text_tuning":
         return small_tuning(**changed)
     if kind == "fused_dqn":

@@ -21,7 +21,12 @@ F = TypeVar("F", bound=Callable[..., None])
 
 ARENA_RL = "vanilla_ppo, reinforce, spg"
 ARENA = f"{ARENA_RL}, solo_agent"
-TRAINERS = f"supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn, {ARENA}, rerun_tests, text_tuning"
+TEXT_JOBS = "pure_text_ei, pure_text_malt"
+TEXT = f"{TEXT_JOBS}, pure_text_pg"
+TRAINERS = (
+    f"supervised, active, dqn, iqn, sac, ppo, fused_ppo, fused_dqn, {ARENA}, rerun_tests, text_tuning,"
+    f" {TEXT}"
+)
 RL = "dqn, iqn, sac, ppo"
 OFF_POLICY = "dqn, iqn, sac"
 VALUES = "dqn, iqn"
@@ -49,6 +54,9 @@ CATEGORIES = (
     "pruner",
     "seed_pruner",
     "sweep_engine",
+    "text_scenario",
+    "text_analyser",
+    "provider",
 )
 
 CASES: dict[tuple[str, str], str] = {}

@@ -120,7 +120,9 @@ def test_the_method_is_the_one_that_is_named(kind: str) -> None:
     bare = run(kind, method={**DPO, "nll_coef": 0.0}, log_every_opt_steps=1)
     whole = run(kind, method=DPO, log_every_opt_steps=1)
     nll = whole.curve("train/nll")[0]
-    assert whole.curve("train/loss")[0] == pytest.approx(bare.curve("train/loss")[0] + nll)
+    half = run(kind, method={**DPO, "nll_coef": 0.5}, log_every_opt_steps=1)
+    losses = [one.curve("train/loss")[0] for one in (bare, half, whole)]
+    assert losses[1:] == pytest.approx([losses[0] + nll / 2, losses[0] + nll])
 
 
 @changes(KIND, "batch_size")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -187,6 +188,9 @@ if __name__ == "__main__":
     for name in _IMPORTED:
         importlib.import_module(name)
     sys.modules["torch"].set_num_threads(1)
+    # A child that looks for garbage among all that is imported would copy the memory of it.
+    gc.collect()
+    gc.freeze()
     try:
         arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     except EOFError:

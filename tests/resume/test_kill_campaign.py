@@ -118,7 +118,7 @@ CHANGES = {
 
 # The same, short enough for every day.
 SHORTER = {
-    "supervised": ["max_epochs=10", "keep_every_epochs=3"],
+    "supervised": ["max_epochs=10", "keep_every_epochs=3", "model.blocks=[4, 8]"],
     "dqn": [
         "steps.max_opt_steps=900",
         "steps.evaluate_every_opt_steps=300",

@@ -205,10 +205,12 @@ class FaultyServer:
     def _files(self, request: Request) -> dict[str, Any]:
         if request.method == "GET":
             return {"data": self.files, "has_more": False}
-        raw = request.body
-        name = raw.split(b'filename="')[1].split(b'"')[0].decode()
-        content = raw.split(b"application/jsonl\r\n")[1].partition(b"\r\n\r\n")[2]
-        content = content.rpartition(b"\r\n--")[0].partition(b"\r\n--")[0]
+        boundary = request.headers["content-type"].partition("; boundary=")[2].strip('"').encode()
+        # A form whose header does not name its boundary cannot be read.
+        assert boundary
+        head, _, rest = request.body.partition(b'name="file"')[2].partition(b"\r\n\r\n")
+        name = head.split(b'filename="')[1].split(b'"')[0].decode()
+        content = rest.rpartition(b"\r\n--" + boundary + b"--")[0]
         file = {"id": f"file-{len(self.files)}", "filename": name, "bytes": len(content)}
         self.files.append(file)
         return file

@@ -25,6 +25,7 @@ from ludus.text.client.job_creation import JOURNAL, JobCreation
 from ludus.text.client.job_waiting import JobWaiting, OnProgress
 from ludus.text.client.ledger import JOBS, Ledger
 from ludus.text.client.spending import (
+    NOTHING,
     Amount,
     Payer,
     Spent,
@@ -176,15 +177,29 @@ class Client:
         if self._creation.created(spec.key) is not None:
             return await self._creation.ensure(spec, payer=payer, worst=worst)
         before = self._spent_on_job(spec.key)
-        await self.ledger.reserve(worst, what=f"a job of up to {worst.tokens} training tokens")
+        # One that may have been created counts at its maximum already.
+        missing = worst if before == Spent() else NOTHING
+        await self.ledger.reserve(missing, what=f"a job of up to {worst.tokens} training tokens")
         try:
             job = await self._creation.ensure(spec, payer=payer, worst=worst)
         finally:
             # A job that may have been created counts at its maximum, until it has ended.
             after = self._spent_on_job(spec.key)
             self.ledger.book(JOBS, payer, after, instead_of=before)
-            self.ledger.free(worst)
+            self.ledger.free(missing)
         return job
+
+    async def job(self, job_id: str) -> Job:
+        """Return how a job stands."""
+        return await self._attempts.repeated(lambda: self.provider.job(job_id))
+
+    def has_reported(self, job: Job) -> bool:
+        """Return whether a job did not succeed, and an earlier wait has said so."""
+        if job.status not in ("failed", "cancelled"):
+            return False
+        journal = self._jobs_journal
+        found = [journal.get(key) or {} for key in journal.keys()]  # noqa: SIM118
+        return any(record.get("id") == job.id and "spent" in record for record in found)
 
     async def wait_for_jobs(self, jobs: Sequence[Job], *, on_progress: OnProgress) -> list[Job]:
         """Return the jobs once all have ended, in order; `on_progress` is given all when one has changed."""

@@ -16,7 +16,7 @@ from ludus.text.expert_iteration.selection import prompt_of
 from ludus.text.nested.array_dict import NestedArrayDict
 
 Node = tuple[int, ...]
-"""The number of the question in its iteration, then the fork in each round down to the node."""
+"""The number of the question in all iterations, then the fork in each round down to the node."""
 
 
 class Pair(NamedTuple):

@@ -48,7 +48,9 @@ class AdamParameters(StrictConfig):
     """The optimizer, which the server applies."""
 
     learning_rate: PositiveFloat
-    """The learning rate."""
+    """The learning rate of the first iteration."""
+    anneal: Literal["none", "linear"]
+    """How the learning rate changes with the iterations: not, or linear to 0 after the last that learns."""
     beta1: Fraction
     """The decay of the mean of gradients."""
     beta2: Fraction
@@ -59,6 +61,10 @@ class AdamParameters(StrictConfig):
     """The share of the weights, times the learning rate, that decays at each step."""
     max_grad_norm: PositiveFloat | None
     """Clip the gradient to this norm; null does not clip."""
+
+    def factor(self, iteration: int, num_learning: int) -> float:
+        """Return the factor of the learning rate in an iteration, counted from 0, of so many that learn."""
+        return 1.0 if self.anneal == "none" else 1.0 - iteration / num_learning
 
     def step(self, factor: float = 1.0) -> AdamStep:
         """Return the numbers of one step, at a factor of the learning rate."""

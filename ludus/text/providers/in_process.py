@@ -14,6 +14,7 @@ from pydantic import Field
 from ludus.config.base import Positive
 from ludus.config.registry import register
 from ludus.core.errors import LudusError
+from ludus.session.device import resolve_device
 from ludus.text.chat import ChatAnswer, ChatRequest
 from ludus.text.jobs import KEY_NAME, Job, JobSpec
 from ludus.text.models.new_model import NewModelConfig
@@ -53,7 +54,7 @@ class InProcess(Provider):
         max_loaded_models: Positive
         """Above this, the least recently used model is released."""
         device: str
-        """Where models are sampled from and tuned: cpu, cuda."""
+        """Where models are sampled from and tuned: cpu, cuda, cuda:1, or auto: the best this machine has."""
 
     def __init__(self, config: Config, services: ProviderServices) -> None:
         super().__init__(config, services)
@@ -70,7 +71,7 @@ class InProcess(Provider):
             EngineSettings(
                 max_rows=config.max_rows,
                 max_loaded_models=config.max_loaded_models,
-                device=config.device,
+                device=str(resolve_device(config.device, key="provider.device")),
                 num_threads=None,
             ),
             new_models=config.new_models,

@@ -57,7 +57,7 @@ class Episode:
     seed: int
     """Chooses the variant of the protocol."""
     group: int = 0
-    """The number of its question in the iteration: the same question may come twice."""
+    """The number of its question in all iterations: the same question may come twice."""
     path: tuple[int, ...] = ()
     """Which fork it is, for each round that was forked: the prefixes are the nodes of a tree."""
     rounds: list[dict[str, Turn]] = field(default_factory=list)

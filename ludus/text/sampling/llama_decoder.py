@@ -19,8 +19,11 @@ from ludus.text.sampling.decoder import Prompt, Rows
 from ludus.text.sampling.llama_cache import ROUND, LlamaCache, rounded
 from ludus.text.sampling.llama_weights import LayerWeights, LlamaWeights
 
+_Caches = list[tuple[Tensor, Tensor]]
 _MAX_SCORES = 1 << 24
 """The maximum number of attention scores, or of logits, that are computed at once."""
+_MAX_TOKENS = 1 << 12
+"""The number of tokens of prompts that are computed at once, so that they stay in the processor's cache."""
 _ROUND_PROMPT = 8
 """Prompts are padded to a multiple of this."""
 _MIN_PRODUCT = 400
@@ -36,6 +39,7 @@ class LlamaDecoder:
         shape = self.shape = self.weights.shape
         # Each thread must be given several rows, or its kernel is that of a single row.
         self._round = rounded(max(ROUND, 4 * torch.get_num_threads()))
+        self._num_shared = shape.num_heads // shape.num_kv_heads
         self._min_length = rounded(math.ceil(_MIN_PRODUCT / shape.head_width))
         self._cache = LlamaCache(shape, self.weights.embedding, cache_bytes)
         self._lengths = np.zeros(0, dtype=np.int64)
@@ -73,9 +77,9 @@ class LlamaDecoder:
         lengths, like = _lengths(prompts), self.weights.embedding
         hidden_PW = like.new_empty((len(prompts), self.shape.width))
         for group in self._groups(lengths):
-            hidden_BTW, caches = self._forward(self._padded([prompts[index] for index in group]))
-            last = torch.as_tensor(lengths[group] - 1, device=like.device)
-            found = hidden_BTW[torch.arange(len(group), device=like.device), last]
+            last_B = torch.as_tensor(lengths[group] - 1, device=like.device)
+            tokens_BT = self._padded([prompts[index] for index in group])
+            found, caches = self._forward(tokens_BT, last_B)
             hidden_PW[torch.as_tensor(group, device=like.device)] = found
             numbers = np.repeat(np.arange(len(group)), [len(rows[index]) for index in group])
             self._cache.fill([row for index in group for row in rows[index]], caches, numbers)
@@ -109,8 +113,8 @@ class LlamaDecoder:
         whole = [(*prompt, *continuation)[:-1] for prompt, continuation in sequences]
         found: list[list[float]] = [[] for _ in sequences]
         for group in self._groups(_lengths(whole), self.shape.vocab_size):
-            hidden_BTW, _ = self._forward(self._padded([whole[index] for index in group]))
-            logits_BTV = self._logits(hidden_BTW.flatten(0, 1)).unflatten(0, hidden_BTW.shape[:2])
+            hidden, _ = self._forward(self._padded([whole[index] for index in group]), None)
+            logits_BTV = self._logits(hidden).unflatten(0, (len(group), -1))
             for number, index in enumerate(group):
                 prompt, continuation = sequences[index]
                 logits = logits_BTV[number, len(prompt) - 1 : len(whole[index])]
@@ -124,7 +128,7 @@ class LlamaDecoder:
         for length in sorted(set(padded)):
             same = [index for index, own in enumerate(padded) if own == length]
             scores = length * max(self.shape.num_heads * length, width)
-            size = max(1, _MAX_SCORES // scores)
+            size = max(1, min(_MAX_SCORES // scores, _MAX_TOKENS // length))
             for first in range(0, len(same), size):
                 yield same[first : first + size]
 
@@ -147,50 +151,78 @@ class LlamaDecoder:
 
     def _step(self, tokens_R: Tensor, positions_R: Tensor, extent: int) -> Tensor:
         """Return the hidden states of one more token of each row, whose keys and values are added."""
-        shape, num_rows = self.shape, len(tokens_R)
-        groups = shape.num_heads // shape.num_kv_heads
-        turns = self._turns(positions_R)
-        is_future = torch.arange(extent, device=positions_R.device) > positions_R[:, None]
-        mask_RT = torch.zeros(is_future.shape, device=positions_R.device)
-        mask_RT.masked_fill_(is_future, -math.inf)
-        mask = mask_RT[:, None, None].expand(-1, shape.num_kv_heads, groups, -1).flatten(0, 1)
+        num_rows, turns = len(tokens_R), self._turns(positions_R)
+        mask = self._mask(positions_R, extent)
         places = self._cache.places(positions_R)
         hidden_RW = embedding(tokens_R, self.weights.embedding)
         for number, layer in enumerate(self.weights.layers):
-            queries, keys, values = self._turned(layer, hidden_RW, turns)
+            queries_RHD, keys, values = self._turned(layer, hidden_RW, turns)
             self._cache.write(number, places, keys, values)
             keys, values = self._cache.read(number, num_rows, extent)
-            queries = queries.reshape(-1, groups, shape.head_width)
-            weights = torch.baddbmm(mask, queries, keys.transpose(1, 2)).softmax(-1)
-            found = torch.bmm(weights, values).view(num_rows, -1)
+            found = self._attended(queries_RHD[:, :, None], keys, values, mask)
             hidden_RW = self._finished(layer, hidden_RW, found)
         return hidden_RW
 
-    def _forward(self, tokens_BT: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
-        """Return the hidden states of whole sequences, and the keys and values of each layer."""
-        shape, (num_rows, length) = self.shape, tokens_BT.shape
-        groups = shape.num_heads // shape.num_kv_heads
+    def _forward(self, tokens_BT: Tensor, last_B: Tensor | None) -> tuple[Tensor, _Caches]:
+        """Return the hidden states of whole sequences, and the keys and values of each layer.
+
+        With `last_B` the hidden states are those of one position of each sequence.
+        """
+        num_rows, length = tokens_BT.shape
         size = num_rows * length
         padded = rounded(size, self._round)
         positions = torch.arange(padded, device=tokens_BT.device).remainder_(length)
         turns = self._turns(positions)
-        mask = torch.full((length, length), -math.inf, device=tokens_BT.device).triu_(1)
-        mask = mask.repeat(groups, 1).expand(num_rows * shape.num_kv_heads, -1, -1)
         hidden = embedding(pad(tokens_BT.flatten(), (0, padded - size)), self.weights.embedding)
-        caches = []
+        caches: _Caches = []
         for layer in self.weights.layers:
-            turned = self._turned(layer, hidden, turns)
             queries, keys, values = (
-                one[:size].unflatten(0, (num_rows, length)).transpose(1, 2) for one in turned
+                one[:size].unflatten(0, (num_rows, length)).transpose(1, 2)
+                for one in self._turned(layer, hidden, turns)
             )
             caches.append((keys, values))
             keys, values = keys.flatten(0, 1), values.flatten(0, 1)
-            queries = queries.reshape(len(keys), groups * length, shape.head_width)
-            weights = torch.baddbmm(mask, queries, keys.transpose(1, 2)).softmax(-1)
-            found = torch.bmm(weights, values).view(num_rows, shape.num_heads, length, -1)
-            found = found.transpose(1, 2).reshape(size, -1)
-            hidden = self._finished(layer, hidden, pad(found, (0, 0, 0, padded - size)))
-        return hidden[:size].view(num_rows, length, -1), caches
+            if last_B is not None and layer is self.weights.layers[-1]:
+                rows = torch.arange(num_rows, device=last_B.device)
+                queries, mask = queries[rows, :, last_B][:, :, None], self._mask(last_B, length)
+                found = self._attended(queries, keys, values, mask)
+                hidden = hidden[:size].view(num_rows, length, -1)[rows, last_B]
+                padded = rounded(num_rows, self._round)
+                hidden = pad(hidden, (0, 0, 0, padded - num_rows))
+            else:
+                found = self._attended_causally(queries, keys, values)
+            missing = padded - len(found)
+            hidden = self._finished(layer, hidden, pad(found, (0, 0, 0, missing)))
+        return hidden[: size if last_B is None else num_rows], caches
+
+    def _attended_causally(self, queries_BHTD: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Return what each position finds at those up to it; long sequences in parts."""
+        num_rows, num_heads, length, _ = queries_BHTD.shape
+        part = max(ROUND, _MAX_SCORES // (num_heads * length) // ROUND * ROUND)
+        found = []
+        for first in range(0, length, part):
+            queries = queries_BHTD[:, :, first : first + part]
+            future = torch.full((queries.shape[2], length), -math.inf, device=queries.device)
+            mask = future.triu_(1 + first).repeat(self._num_shared, 1)
+            given = self._attended(queries, keys, values, mask.expand(len(keys), -1, -1))
+            found.append(given.view(num_rows, queries.shape[2], -1))
+        return torch.cat(found, 1).flatten(0, 1)
+
+    def _attended(self, queries_BHQD: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Return what queries find, one row each; keys and values are matrices of each row and head."""
+        num_rows, num_heads, num_queries, width = queries_BHQD.shape
+        queries = queries_BHQD.reshape(len(keys), self._num_shared * num_queries, width)
+        weights = torch.baddbmm(mask, queries, keys.transpose(1, 2)).softmax(-1)
+        found = torch.bmm(weights, values).view(num_rows, num_heads, num_queries, width)
+        return found.transpose(1, 2).reshape(num_rows * num_queries, -1)
+
+    def _mask(self, positions_R: Tensor, extent: int) -> Tensor:
+        """Return what is added to the scores of one query a row, which sees what is up to its position."""
+        is_future = torch.arange(extent, device=positions_R.device) > positions_R[:, None]
+        mask_RT = torch.zeros(is_future.shape, device=positions_R.device)
+        mask_RT.masked_fill_(is_future, -math.inf)
+        whole = mask_RT[:, None, None].expand(-1, self.shape.num_kv_heads, self._num_shared, -1)
+        return whole.flatten(0, 1)
 
     def _turns(self, positions: Tensor) -> Tensor:
         """Return the rotation of each head of queries and keys at each position."""

@@ -31,7 +31,7 @@ class ArithmeticConfig(TextScenarioConfig):
     """Word problems made from templates."""
 
     kind: Literal["arithmetic"]
-    """Is the claimed answer to a word problem right?"""
+    """Word problems with a claimed answer."""
     largest: Annotated[int, Field(ge=5, le=10_000)]
     """The largest number in a problem."""
     num_steps: Annotated[list[Annotated[int, Field(ge=1, le=3)]], Field(min_length=1)]

@@ -156,7 +156,7 @@ class CodeValidationConfig(TextScenarioConfig):
     """Functions of a few lines, half of them with a fault."""
 
     kind: Literal["code_validation"]
-    """Does a short Python function do what is asked?"""
+    """Short Python functions, right or with a fault."""
     largest: Positive
     """The largest constant in a task: more of them make more different questions."""
     train_size: Positive

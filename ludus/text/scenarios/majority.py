@@ -21,7 +21,7 @@ class MajorityConfig(TextScenarioConfig):
     """Strings of a and b."""
 
     kind: Literal["majority"]
-    """Are there more a's than b's?"""
+    """Strings of a and b, and the letter that most of them are."""
     num_letters: Annotated[int, Field(ge=3, le=15)]
     """The number of letters of a string, an odd number."""
     num_as: Annotated[list[Count], Field(min_length=1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from ludus.text.server.http import (
     limited,
     send_error,
 )
+from ludus.text.server.ids import next_id
 from ludus.text.server.settings import Say, ServerSettings
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Application:
             return
         found = headers_of(scope)
         own = found.get(b"x-request-id")
-        request_id = own if own is not None and is_request_id(own) else _new_request_id()
+        request_id = own if own is not None and is_request_id(own) else next_id("req_").encode()
         headers: Headers = [(b"x-request-id", request_id)]
         has_begun = False
 
@@ -84,7 +84,7 @@ class Application:
                 return
             self._check_token(found)
             if scope["path"] == PATH and scope["method"] == "POST":
-                await self._chat(scope, receive, send_on, headers)
+                await self._chat(receive, send_on, headers, found)
             else:
                 await self._route(scope, receive, send_on, headers, found)
         except Disconnected:
@@ -134,10 +134,6 @@ class Application:
             return error
         self._tell(f"request {request_id.decode()} failed: {type(error).__name__}: {error}")
         return server_error(str(error)) if isinstance(error, LudusError) else server_error()
-
-
-def _new_request_id() -> bytes:
-    return b"req_" + secrets.token_hex(12).encode()
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,7 +13,7 @@ from ludus.text.chat import TokenLogprob
 from ludus.text.models.tokenizer import Tokenizer
 from ludus.text.sampling.request import Sample
 from ludus.text.server.chat_request import ChatParameters
-from ludus.text.server.ids import new_id
+from ludus.text.server.ids import next_id
 from ludus.text.server.loaded_models import LoadedModel
 
 DONE = b"data: [DONE]\n\n"
@@ -47,7 +47,7 @@ class Asked(NamedTuple):
 
 def asked(chat: ChatParameters, model: LoadedModel, prompt: tuple[int, ...]) -> Asked:
     """Return a request that is answered from now on."""
-    return Asked(new_id("chatcmpl"), int(time.time()), chat, model, prompt)
+    return Asked(next_id("chatcmpl-"), int(time.time()), chat, model, prompt)
 
 
 def whole(request: Asked, samples: Sequence[Sample]) -> bytes:

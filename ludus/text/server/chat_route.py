@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ludus.core.errors import LudusError
 from ludus.text.sampling.request import Sample
@@ -19,9 +19,7 @@ from ludus.text.server.http import (
     Disconnected,
     Headers,
     Receive,
-    Scope,
     Send,
-    headers_of,
     read_body,
     send_answer,
 )
@@ -45,9 +43,11 @@ class ChatRoute:
         self._num_pending = 0
         self._bridge: Bridge | None = None
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send, headers: Headers) -> None:
-        """Answer a request; an error is raised as ApiError unless the answer has begun."""
-        body = await read_body(receive, headers_of(scope), self._settings.max_chat_bytes)
+    async def __call__(
+        self, receive: Receive, send: Send, headers: Headers, found: Mapping[bytes, bytes]
+    ) -> None:
+        """Answer a request, whose headers are `found`, with these; errors before the answer are raised."""
+        body = await read_body(receive, found, self._settings.max_chat_bytes)
         chat = parse_chat(body)
         if self._num_pending >= self._settings.max_pending:
             raise ApiError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import re
 import secrets
@@ -16,6 +17,16 @@ def new_id(prefix: str, source: str | None = None) -> str:
     """Return an id, the same for the same source; a random one without."""
     rest = secrets.token_hex(_LENGTH // 2) if source is None else _hash(f"{prefix}:{source}")
     return f"{prefix}-{rest}"
+
+
+# A random number for each request would be a system call, for which the thread that samples is stopped.
+_OF_PROCESS = secrets.token_hex(8)
+_count = itertools.count()
+
+
+def next_id(prefix: str) -> str:
+    """Return an id that no other call gets, of this process or another."""
+    return f"{prefix}{_OF_PROCESS}{next(_count):08x}"
 
 
 def id_of_key(prefix: str, key: str) -> str:

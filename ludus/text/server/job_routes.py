@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
@@ -22,6 +23,7 @@ from ludus.text.server.schemas import (
 
 Limit = Annotated[int, Query(ge=1, le=1000)]
 MOST_WAIT = 60.0
+_SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _METADATA = {
     "name": "metadata",
     "in": "query",
@@ -136,6 +138,5 @@ def _preferred(prefer: str | None) -> tuple[float, str | None]:
     """Return the seconds and the status of a Prefer header (RFC 7240); others are ignored, as it asks."""
     parts = [part.strip().partition("=") for part in (prefer or "").split(",")]
     found = {name.strip().lower(): value.strip() for name, _, value in parts}
-    seconds = found.get("wait", "")
-    is_number = seconds.isascii() and seconds.isdigit() and len(seconds) < 6
-    return min(float(seconds), MOST_WAIT) if is_number else 0.0, found.get("status")
+    wait = _SECONDS.fullmatch(found.get("wait", ""))
+    return 0.0 if wait is None else min(float(wait[0]), MOST_WAIT), found.get("status")

@@ -76,8 +76,10 @@ class PureTextPgTrainer(PureTextRlTrainer):
                 )
                 continue
             options = section.loss.options()
+            learning = self.config.max_iterations - 1
+            factor = section.optimizer.factor(self.run.counters["iteration"], learning)
             order: list[Step] = [
-                (section.loss.kind, batch, options, section.optimizer.step())
+                (section.loss.kind, batch, options, section.optimizer.step(factor))
                 for epoch in range(section.num_epochs)
                 for batch in self._minibatches(found, name, epoch)
             ]

@@ -51,7 +51,7 @@ def test_a_run_that_is_killed_anywhere_ends_the_same(make_one: Any, tmp_path: Pa
         trainer.set_model(1)
         return trainer
 
-    check_kill_anywhere(make, tmp_path, max_kills=5)
+    check_kill_anywhere(make, tmp_path, max_kills=3)
 
 
 def test_what_is_random_in_it_is_drawn_from_the_seed_of_the_run() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from ludus.config import strict_yaml
 from ludus.config.migrations import VERSION
 from ludus.config.sections import validate
 from ludus.store.local import LocalStorage
+from tests.faults.warm import WarmProcess
 
 ROOT = Path(__file__).parents[3]
 SECRET = "a secret that both sides know"
@@ -228,3 +230,32 @@ class Process:
     def kill(self) -> None:
         self.process.kill()
         self.end()
+
+
+class Forked:
+    """The same, forked from the process that has everything imported."""
+
+    def __init__(self, warm: WarmProcess, config: Path, root: Path, secret: str = SECRET) -> None:
+        variables = {**os.environ, "STREAM_SECRET": secret}
+        words = ["stream", str(config), "--root", str(root)]
+        self._warm = warm
+        self._pid = warm.start(
+            "plain_command", words=words, cwd=str(ROOT), stdin="", variables=variables
+        )
+        self._has_ended, self.text = False, ""
+
+    def wait_for(self, words: str) -> None:
+        """Wait until these words came."""
+        self.text = self._warm.wait_for(words, self._pid)
+
+    def end(self) -> int:
+        """Wait for its end; return the exit code."""
+        code = self._warm.wait(self._pid)
+        self._has_ended, self.text = True, self._warm.output(self._pid)
+        return code
+
+    def kill(self) -> None:
+        """Kill it if it has not ended."""
+        if not self._has_ended:
+            os.kill(self._pid, signal.SIGKILL)
+            self.end()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies
+from hypothesis import given, settings, strategies
 
 from ludus.core.errors import LudusError
 from ludus.text.chat import Message
@@ -13,6 +13,7 @@ from ludus.text.models.byte_tokenizer import ByteTokenizer
 TOKENIZER = ByteTokenizer()
 
 
+@settings(max_examples=100, deadline=None, database=None)
 @given(strategies.text())
 def test_decoding_undoes_encoding(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text.encode("utf-8", "replace").decode()

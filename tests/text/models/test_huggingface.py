@@ -101,6 +101,18 @@ def test_a_model_of_another_architecture_loads_and_is_saved_again(
     assert (again.context, again.num_logits) == (64, 264)
 
 
+def test_what_a_template_writes_after_a_message_is_not_learned(gpt: Path, tmp_path: Path) -> None:
+    shutil.copytree(gpt, tmp_path / "lines")
+    path = tmp_path / "lines" / "tokenizer_config.json"
+    values: dict[str, Any] = json.loads(path.read_text())
+    values["chat_template"] = values["chat_template"].replace("message|>'", "message|>\n'")
+    path.write_text(json.dumps(values))
+    tokens, mask = load_model(tmp_path / "lines", name="lines").tokenizer.encode_with_mask(MESSAGES)
+    learned = [token for token, is_learned in zip(tokens, mask, strict=True) if is_learned]
+    assert learned == [*b"ok", 260, *b"fine", 260]
+    assert tokens[-2:] == [260, 10]
+
+
 def test_a_template_that_refuses_or_is_missing_is_reported(gpt: Path, tmp_path: Path) -> None:
     for template, sentence in (
         (None, "has no chat template"),

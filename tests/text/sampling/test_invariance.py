@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.text.models.language_model import LanguageModel
+from ludus.text.models.llama import Llama, LlamaShape, initialise
 from ludus.text.sampling import llama_decoder
 from ludus.text.sampling.batch import Batch
 from ludus.text.sampling.decoder import Rows
@@ -157,3 +158,54 @@ def test_a_step_of_rows_of_very_different_lengths_masks_each_at_its_own(
         with torch.no_grad():
             expected = model.logits(torch.tensor([(*prompt, 7)]))[0, -1]
         torch.testing.assert_close(logits[row], expected, atol=1e-4, rtol=1e-4)
+
+
+def test_long_prompts_are_computed_in_parts(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = arranged(model.module)  # type: ignore[arg-type]
+    prompts = [tuple(range(length)) for length in (100, 97, 40)]
+    whole = LlamaDecoder(weights, cache_bytes=1 << 30).open(prompts, [1, 1, 1])
+    monkeypatch.setattr(llama_decoder, "_MAX_SCORES", 4 * 104 * 32)
+    parts = LlamaDecoder(weights, cache_bytes=1 << 30).open(prompts, [1, 1, 1])
+    torch.testing.assert_close(parts, whole, atol=1e-5, rtol=1e-5)
+    for row, prompt in enumerate(prompts):
+        with torch.no_grad():
+            expected = model.logits(torch.tensor([prompt]))[0, -1]
+        torch.testing.assert_close(parts[row], expected, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
+@pytest.mark.parametrize("head_width", [8, 16, 32])
+def test_a_long_neighbour_changes_no_bit_of_a_short_row(num_kv_heads: int, head_width: int) -> None:
+    shape = LlamaShape(264, 32, 1, 4, num_kv_heads, head_width, 64, 400)
+    network = Llama(shape)
+    initialise(network, torch.Generator().manual_seed(0), embedding_std=1.0)
+    weights = arranged(network)
+    alone, together = (LlamaDecoder(weights, cache_bytes=1 << 30) for _ in range(2))
+    rows = [alone.open([(5, 6, 7)], [1]), together.open([(5, 6, 7), tuple(range(250))], [1, 1])]
+    assert torch.equal(rows[0][0], rows[1][0])
+    for token in range(40):
+        own, other = alone.advance(np.asarray([token])), together.advance(np.asarray([token, 9]))
+        assert torch.equal(own[0], other[0])
+
+
+def test_the_rows_of_a_cancelled_request_leave_at_the_next_step(
+    model: LanguageModel, engine: SamplingEngine
+) -> None:
+    decoder = LlamaDecoder(arranged(model.module), cache_bytes=1 << 30)  # type: ignore[arg-type]
+    batch = Batch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=64)
+    found: list[list[Sample]] = []
+    long = SampleRequest((1, 2, 3), 4, 0, 100, logit_bias={260: -100.0})
+    first, second = Ticket(long, pytest.fail, pytest.fail), Ticket(long, found.append, pytest.fail)
+    waiting = Ticket(long, pytest.fail, pytest.fail)
+    for ticket in (first, second):
+        batch.add(ticket)
+    batch.step()
+    batch.add(waiting)
+    first.is_cancelled = waiting.is_cancelled = batch.has_cancelled = True
+    batch.step()
+    assert (batch.num_rows, decoder.num_rows) == (4, 4)
+    while not batch.is_idle:
+        batch.step()
+    assert found == engine.sample([long])

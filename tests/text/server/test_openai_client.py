@@ -135,7 +135,7 @@ def test_a_job_runs_and_its_model_answers_and_is_deleted(client: openai.OpenAI) 
     assert (job.status, job.seed, job.hyperparameters.n_epochs) == ("validating_files", 3, 2)
     statuses = [job.status]
     while statuses[-1] not in ("succeeded", "failed", "cancelled"):
-        headers = {"Prefer": f"wait=30, status={statuses[-1]}"}
+        headers = {"Prefer": f"wait=30.500, status={statuses[-1]}"}
         job = client.fine_tuning.jobs.retrieve(job.id, extra_headers=headers)
         statuses.append(job.status)
     assert statuses[-1] == "succeeded"

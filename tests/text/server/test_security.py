@@ -38,8 +38,9 @@ def test_the_scheme_of_the_token_has_no_case(server: ServerHandle) -> None:
 
 @pytest.mark.parametrize("host", ["evil.com", "127.0.0.1.evil.com", "localhost.evil.com:80", "a@b"])
 def test_a_page_whose_name_points_here_is_refused(server: ServerHandle, host: str) -> None:
-    response = asked(server, "GET", "/models", headers={"host": host})
-    assert (response.status_code, error_of(response)["code"]) == (421, "invalid_host")
+    for _ in range(2):
+        response = asked(server, "GET", "/models", headers={"host": host})
+        assert (response.status_code, error_of(response)["code"]) == (421, "invalid_host")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LocalHost:8000", "127.0.0.1", "[::1]:8000"])

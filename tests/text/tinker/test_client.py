@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
@@ -18,6 +19,7 @@ from ludus.text.chat import ChatRequest, Message
 from ludus.text.jobs import JobSpec
 from ludus.text.provider import ProviderError, ProviderServices
 from ludus.text.providers.tinker import TinkerConfig, TinkerProvider
+from ludus.text.tinker.api import TinkerApi
 from ludus.text.tinker.training import TinkerTraining
 from ludus.text.training_client import (
     AdamStep,
@@ -46,6 +48,7 @@ def config_of(url: str, key: Path | None, **changes: Any) -> TinkerConfig:
         "url": url,
         "key": None if key is None else {"variable": None, "file": str(key)},
         "tokenizer": None,
+        "new_models": {},
         "patience_seconds": 60.0,
     }
     return validate(TinkerConfig, data | changes, source="test")
@@ -178,6 +181,88 @@ def test_a_server_killed_between_two_requests_goes_on(
 
     unbroken, broken = run(config, deed)
     assert broken == unbroken
+
+
+def test_a_large_batch_goes_out_in_several_requests(
+    config: TinkerConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datums = [supervised_datum(list(b"ab"), list(text)) for text in (b"c", b"de", b"fgh")]
+
+    async def deed(provider: TinkerProvider) -> Any:
+        found = []
+        for most in (1024, 2):
+            monkeypatch.setattr("ludus.text.tinker.training._MOST_DATUMS", most)
+            training = await provider.create_training("tiny", lora_rank=4, seed=1)
+            output = await training.forward_backward(datums, "cross_entropy")
+            found.append((output.loss, [len(one) for one in output.logprobs]))
+            found.append(((await training.optim_step(STEP))["grad_norm"], training.state_dict()))
+        return found
+
+    whole, step, parts, step_of_parts = run(config, deed)
+    assert whole[1] == parts[1] == [2, 3, 4]
+    assert parts[0] == pytest.approx(whole[0], rel=1e-6)
+    assert step_of_parts[0] == pytest.approx(step[0], rel=1e-5)
+    assert (step[1]["num_requests"], step_of_parts[1]["num_requests"]) == (2, 3)
+
+
+@asynccontextmanager
+async def faulty_server(answers: list[tuple[int, object]]) -> AsyncIterator[str]:
+    """Serve these answers, one after the other, whatever is asked; yield the address."""
+    left = list(answers)
+
+    async def answer(request: web.Request) -> web.Response:
+        status, body = left.pop(0)
+        return web.json_response(body, status=status)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+    assert not left
+
+
+PROMISE = (200, {"request_id": "m:0"})
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        (
+            [(503, {}), (429, {}), PROMISE, (408, {"type": "try_again"}), (200, {"model_id": "m"})],
+            None,
+        ),
+        ([PROMISE, (200, {"type": "try_again"}), (502, {}), (200, {"model_id": "m"})], None),
+        (
+            [PROMISE, (200, {"error": "no room", "category": "server"})],
+            "the Tinker server: no room",
+        ),
+        ([PROMISE, (410, {"detail": "gone"})], "gone"),
+        ([(400, {"detail": "never"})], "never"),
+    ],
+)
+def test_what_may_pass_is_asked_again_and_what_cannot_is_not(
+    answers: list[tuple[int, object]], words: str | None
+) -> None:
+    async def deed() -> str:
+        async with faulty_server(answers) as url:
+            api = TinkerApi(url, None, patience_seconds=20.0)
+            await api.open()
+            try:
+                return await api.create_model("s", 0, "tiny", lora_rank=None, seed=0)
+            finally:
+                await api.close()
+
+    if words is None:
+        assert asyncio.run(deed()) == "m"
+    else:
+        with pytest.raises(ProviderError, match=words):
+            asyncio.run(deed())
 
 
 def test_a_failed_request_uses_up_its_number(config: TinkerConfig) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 
@@ -17,6 +18,7 @@ from ludus.text.server.tinker import saved_weights, training_run
 from ludus.text.server.tinker.operations import Operation
 from ludus.text.server.tinker.outcomes import Failure, ForwardOutput
 from ludus.text.server.tinker.requests import Refused
+from ludus.text.server.tinker.training_run import TrainingRun
 from tests.text.tinker.support import (
     ADAM,
     batch,
@@ -44,25 +46,32 @@ def digest_of(root: Path) -> dict[str, str]:
     return found
 
 
-def ended(root: Path, library: ModelLibrary) -> tuple[list[float], dict[str, str]]:
+End = tuple[list[dict[str, Any]], dict[str, str]]
+
+
+def end_of(run: TrainingRun, root: Path) -> End:
+    """Return all outcomes, and the hashes of all saved weights."""
+    outcomes = [run.outcome(one.seq_id).result(timeout=0) for one in program()]
+    return [outcome.to_json() for outcome in outcomes], digest_of(root)
+
+
+def ended(root: Path, library: ModelLibrary) -> End:
     """Send the whole program, as a client does that knows nothing of what came before; return how it ends."""
     run = open_run(root, library)
     do_all(run)
     for operation in program():
         run.accept(operation)
         do_all(run)
-    return logprobs(run, len(program())), digest_of(root)
+    return end_of(run, root)
 
 
 @pytest.fixture(scope="module")
-def unbroken(
-    library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[float], dict[str, str]]:
+def unbroken(library: ModelLibrary, tmp_path_factory: pytest.TempPathFactory) -> End:
     return ended(tmp_path_factory.mktemp("unbroken"), library)
 
 
 def test_a_repeated_request_changes_nothing_and_has_the_same_outcome(
-    library: ModelLibrary, tmp_path: Path, unbroken: tuple[list[float], dict[str, str]]
+    library: ModelLibrary, tmp_path: Path, unbroken: End
 ) -> None:
     run = open_run(tmp_path, library)
     for operation in program():
@@ -73,11 +82,11 @@ def test_a_repeated_request_changes_nothing_and_has_the_same_outcome(
         run.accept(operation)
         assert not run.is_ready
         assert run.outcome(operation.seq_id).result(timeout=0) is first
-    assert (logprobs(run, 12), digest_of(tmp_path)) == unbroken
+    assert end_of(run, tmp_path) == unbroken
 
 
 def test_requests_that_overtake_others_wait_for_them(
-    library: ModelLibrary, tmp_path: Path, unbroken: tuple[list[float], dict[str, str]]
+    library: ModelLibrary, tmp_path: Path, unbroken: End
 ) -> None:
     run = open_run(tmp_path, library)
     last, *others = reversed(program())
@@ -87,7 +96,7 @@ def test_requests_that_overtake_others_wait_for_them(
     for operation in others:
         run.accept(operation)
     do_all(run)
-    assert (logprobs(run, 12), digest_of(tmp_path)) == unbroken
+    assert end_of(run, tmp_path) == unbroken
 
 
 def test_a_number_is_not_given_to_two_requests(library: ModelLibrary, tmp_path: Path) -> None:
@@ -199,6 +208,40 @@ def test_outcomes_are_the_same_after_a_restart(library: ModelLibrary, tmp_path: 
     do_all(again)
     after = [again.outcome(one.seq_id).result(timeout=0).to_json() for one in program()]
     assert after == before
+
+
+def test_what_was_loaded_is_never_loaded_again(
+    library: ModelLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The last snapshot before the load is then after the save.
+    monkeypatch.setattr(training_run, "_MOST_OPERATIONS", 8)
+    run = open_run(tmp_path, library)
+    *others, last = program()
+    for operation in others:
+        run.accept(operation)
+    do_all(run)
+    shutil.rmtree(tmp_path / "session-a.train.0/weights/half")
+    found = []
+    for server in (run, open_run(tmp_path, library)):
+        server.accept(last)
+        do_all(server)
+        found.append(logprobs(server, last.seq_id))
+    assert found[0] == found[1]
+
+
+def test_requests_that_a_snapshot_holds_are_deleted_after_a_kill(
+    library: ModelLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training_run, "_MOST_OPERATIONS", 1)
+    run = open_run(tmp_path, library)
+    run.accept(Operation(1, "forward", batch("hi")))
+    kept = tmp_path / "session-a.train.0/ops/0000000001.json"
+    content = kept.read_bytes()
+    do_all(run)
+    kept.write_bytes(content)
+    again = open_run(tmp_path, library)
+    assert not again.is_ready
+    assert not kept.exists()
 
 
 def test_snapshots_and_requests_on_disk_stay_few(

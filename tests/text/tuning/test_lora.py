@@ -124,6 +124,20 @@ def test_a_run_with_adapters_and_dropout_is_resumed_exactly(
     assert (again / name).read_bytes() == (whole / name).read_bytes()
 
 
+def test_dropout_is_off_where_a_model_is_measured(base: Path) -> None:
+    trainer = prepared(base, dropout=0.5)
+    with torch.no_grad():
+        for weight in trained(trainer).values():
+            weight.add_(0.1)
+    evaluator = trainer.evaluators["validation"]
+    first, second = (evaluator.evaluate(trainer.model, None)["loss"] for _ in range(2))
+    assert first == second
+    trainer.train_data.start(0)
+    batch = trainer.train_data.next()
+    losses = {trainer.model.training_step(batch, 0)["loss"].item() for _ in range(2)}
+    assert len(losses) == 2
+
+
 def test_an_adapter_is_trained_further_without_a_new_one(base: Path, tmp_path: Path) -> None:
     first = fit(tmp_path / "first", base) / "tuned"
     second = fit(tmp_path / "second", first, lora=None) / "tuned"

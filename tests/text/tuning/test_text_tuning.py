@@ -14,6 +14,7 @@ from torch.nn.functional import cross_entropy, logsigmoid
 import ludus
 from ludus.core.errors import ConfigError, LudusError
 from ludus.text.models.language_model import LanguageModel, load_model
+from ludus.text.models.new_model import NewModelConfig, make_model
 from ludus.text.tuning.majority import NUM_WORDS, answer, majority_lines
 from ludus.text.tuning.tokens import make_batch
 from tests.command_line import Ludus, in_process
@@ -153,6 +154,16 @@ def test_preferences_are_learned(tmp_path: Path) -> None:
     assert result.counters["tokens"] == 4 * 256 * 44
 
 
+def test_the_shipped_file_runs_for_three_steps_from_any_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = ludus.example("text_tuning").replace(**{"settings.display": "none"})
+    result = ludus.build_trainer(config).fit(max_steps=3, root=str(tmp_path))
+    assert result.counters["opt_steps"] == 3
+    assert load_model(Path(str(result.run_dir)) / "tuned", name="x").context == 256
+
+
 def test_the_best_model_is_saved_and_not_the_last(tmp_path: Path) -> None:
     worst = {
         "evaluation.metric": "train/epoch_loss",
@@ -186,6 +197,37 @@ def test_the_same_model_in_padded_batches_and_alone(tmp_path: Path) -> None:
         cross_entropy(one[mask], target[mask], reduction="sum") for one, target, mask in sequences
     ]
     assert found == pytest.approx(sum(losses).item() / (4 + 3), rel=1e-5)
+
+
+def test_supervised_metrics_are_means_over_tokens_however_they_are_batched(tmp_path: Path) -> None:
+    """The last batch holds few examples with many learned tokens."""
+    lines = [chat("a", "b")] * 64 + [chat("a", "long answer" * 3)] * 3
+    path = write_lines(tmp_path / "lines.jsonl", lines)
+    trainer = prepared(data=of_lines(path), evaluate_every_epochs=0)
+    found = trainer.evaluators["train"].evaluate(trainer.model, None)["loss"]
+    sequences = whole_logits(trainer, trainer.tables["train"])
+    logits = torch.cat([one[mask] for one, _, mask in sequences])
+    targets = torch.cat([target[mask] for _, target, mask in sequences])
+    assert found == pytest.approx(cross_entropy(logits, targets).item(), rel=1e-5)
+
+
+def test_preferences_are_measured_against_the_model_of_the_start(tmp_path: Path) -> None:
+    """Also by a trainer whose model has learned since."""
+    trainer, directory, _ = fit(tmp_path, method=DPO, **{"optimizer.learning_rate": 0.02})
+    logged = records(directory)[-1]
+    found = trainer.evaluate_weights(trainer.weights())
+    assert found["validation/epoch_margin"] != 0
+    assert found == pytest.approx({name: logged[name] for name in found})
+
+
+def test_another_starting_model_is_refused_when_a_run_goes_on(tmp_path: Path) -> None:
+    model, changed = tmp_path / "tiny", {"new_model": None, "max_epochs": 1}
+    make_model(NewModelConfig(**NEW_MODEL), model)
+    fit(tmp_path, model=str(model), **changed)
+    make_model(NewModelConfig(**{**NEW_MODEL, "seed": 1}), model)
+    trainer = ludus.build_trainer(small_tuning(model=str(model), **{**changed, "max_epochs": 2}))
+    with pytest.raises(LudusError, match="the starting model"):
+        trainer.fit(root=str(tmp_path), resume=True)
 
 
 @pytest.fixture(scope="module")

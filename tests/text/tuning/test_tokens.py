@@ -48,6 +48,12 @@ def test_a_text_is_learned_from_its_second_token_on_and_a_prompt_is_not() -> Non
     assert learned(table, 0, 1) == [[*b"bc", END], [*b"c", END]]
 
 
+@pytest.mark.parametrize("line", [{"text": ""}, {"prompt": "", "completion": ""}])
+def test_an_example_of_which_nothing_can_be_predicted_is_refused(line: dict[str, Any]) -> None:
+    with pytest.raises(BadLinesError, match="line 2 has no token to learn"):
+        table_of({"text": "a"}, line)
+
+
 def test_the_chosen_answers_of_a_batch_come_first() -> None:
     lines = [{"prompt": "x", "chosen": one, "rejected": other} for one, other in ("ab", "cd")]
     table = table_of(*lines, method="dpo")
