@@ -229,7 +229,10 @@ def read_answer(found: object, request: ChatRequest, *, name: str) -> ChatAnswer
     except (KeyError, TypeError, ValueError, AttributeError):
         raise unreadable("a choice without a message", name=name) from None
     return ChatAnswer(
-        choices, prompt_bound(request) if prompt is None else prompt, completion, cached or 0
+        choices,
+        prompt_bound(request.messages) if prompt is None else prompt,
+        completion,
+        cached or 0,
     )
 
 
