@@ -1,7 +1,8 @@
 """What a run would ask of its provider: requests, tokens and money, counted without asking anything.
 
 Episodes are played by speakers that answer with the longest text their agent may give, so the counts of
-tokens are upper bounds where a token is at least a byte; with a usual vocabulary it is about a quarter.
+tokens are upper bounds: a token is a byte at least, and a chat template adds some. With a usual vocabulary
+it is about a quarter. Epochs that are left to the provider count as one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ludus.text.client.config import MILLION, BudgetConfig
+from ludus.text.client.spending import prompt_bound
 from ludus.text.config import FineTuningParameters, TextHyperParameters
 from ludus.text.rollouts.play import Answer, Asked
 
@@ -23,6 +25,8 @@ class Estimated:
     completion_tokens: int = 0
     training_tokens: int = 0
     jobs: int = 0
+    example_tokens: int = 0
+    """Those of each answer with its prompt, as a job would learn from all of them."""
 
     def cost(self, model: str, budget: BudgetConfig) -> float | None:
         """Return the money at the prices of a model; None if it has none."""
@@ -52,19 +56,18 @@ class LongestAnswers:
         No two are equal, or the prompts of those who read them would be, and one request would serve them.
         """
         self.counts.requests += 1
-        self.counts.prompt_tokens += sum(len(one.content.encode()) for one in asked.prompt)
+        prompt = prompt_bound(asked.prompt)
+        self.counts.prompt_tokens += prompt
         self.counts.completion_tokens += count * self.max_tokens
+        self.counts.example_tokens += count * (prompt + self.max_tokens)
         first, self._num_answers = self._num_answers, self._num_answers + count
         numbers = range(first, first + count)
         return [Answer(str(one)[-self.max_tokens :].rjust(self.max_tokens, "x")) for one in numbers]
 
 
-def of_jobs(
-    sampled: Estimated, hyper: FineTuningParameters, *, count: int, rounds: int = 1
-) -> Estimated:
-    """Return the training of jobs on all that was sampled, if everything were selected."""
-    tokens = sampled.prompt_tokens + sampled.completion_tokens
-    return Estimated(jobs=count, training_tokens=tokens * (hyper.num_epochs or 1) * rounds)
+def training_tokens(sampled: Estimated, hyper: FineTuningParameters) -> int:
+    """Return the tokens of a job on all that was sampled, if everything were selected."""
+    return sampled.example_tokens * (hyper.num_epochs or 1)
 
 
 def times(one: Estimated, number: int) -> Estimated:
@@ -75,6 +78,7 @@ def times(one: Estimated, number: int) -> Estimated:
         one.completion_tokens * number,
         one.training_tokens * number,
         one.jobs * number,
+        one.example_tokens * number,
     )
 
 

@@ -69,8 +69,9 @@ class OpenaiApi(Provider):
         await self.http.open()
 
     async def close(self) -> None:
-        """Close all connections."""
-        await self.http.close()
+        """Close all connections; without a key none was opened."""
+        if "http" in vars(self):
+            await self.http.close()
 
     @property
     def limits(self) -> Limits | None:
@@ -228,7 +229,10 @@ def read_answer(found: object, request: ChatRequest, *, name: str) -> ChatAnswer
     except (KeyError, TypeError, ValueError, AttributeError):
         raise unreadable("a choice without a message", name=name) from None
     return ChatAnswer(
-        choices, prompt_bound(request) if prompt is None else prompt, completion, cached or 0
+        choices,
+        prompt_bound(request.messages) if prompt is None else prompt,
+        completion,
+        cached or 0,
     )
 
 
