@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ludus.text.chat import TokenLogprob
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 from ludus.text.sampling.request import Sample
 from ludus.text.server.chat_request import ChatParameters
 from ludus.text.server.ids import next_id
@@ -117,7 +117,7 @@ def _logprobs(request: PendingChat, sample: Sample) -> dict[str, Any]:
     return token_logprobs(request.model.tokenizer, rows)
 
 
-def token_logprobs(tokenizer: Tokenizer, rows: Iterable[TokenRow]) -> dict[str, Any]:
+def token_logprobs(tokenizer: ChatTokenizer, rows: Iterable[TokenRow]) -> dict[str, Any]:
     """Return the log-probabilities of tokens, each with those of the most likely ones."""
     content = []
     for token, logprob, top in rows:
@@ -126,7 +126,7 @@ def token_logprobs(tokenizer: Tokenizer, rows: Iterable[TokenRow]) -> dict[str, 
     return {"content": content, "refusal": None}
 
 
-def _token(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, Any]:
+def _token(tokenizer: ChatTokenizer, token: int, logprob: float) -> dict[str, Any]:
     return {
         "token": tokenizer.token_text(token),
         "bytes": list(tokenizer.token_bytes(token)),

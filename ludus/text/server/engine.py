@@ -21,7 +21,7 @@ from pathlib import Path
 from ludus.core.errors import LudusError
 from ludus.core.services import drop_message
 from ludus.store.local import LocalStorage
-from ludus.text.chat import ChatAnswer, ChatRequest, Choice, TokenLogprob
+from ludus.text.chat import ChatAnswer, ChatChoice, ChatRequest, TokenLogprob
 from ludus.text.models.language_model import CONFIG, read_json
 from ludus.text.models.library import LibraryEntry, ModelLibrary
 from ludus.text.models.new_model import NewModelConfig, make_model
@@ -258,7 +258,7 @@ def _sweep(storage: LocalStorage, folder: str) -> None:
 
 def _answer(samples: Sequence[Sample], prompt_tokens: int, *, with_logprobs: bool) -> ChatAnswer:
     choices = tuple(
-        Choice(
+        ChatChoice(
             sample.text,
             sample.finish_reason,
             len(sample.tokens),

@@ -252,7 +252,7 @@ class CreateJob(_Body):
         )
 
 
-class ChatMessage(BaseModel):
+class MessageObject(BaseModel):
     """A sampled message."""
 
     role: Literal["assistant"]
@@ -260,11 +260,11 @@ class ChatMessage(BaseModel):
     refusal: None
 
 
-class ChatChoice(BaseModel):
+class ChoiceObject(BaseModel):
     """A sample."""
 
     index: int
-    message: ChatMessage
+    message: MessageObject
     logprobs: dict[str, Any] | None
     finish_reason: Literal["stop", "length"]
     token_ids: list[int] | None = None
@@ -286,7 +286,7 @@ class ChatCompletion(BaseModel):
     created: int
     model: str
     system_fingerprint: str
-    choices: list[ChatChoice]
+    choices: list[ChoiceObject]
     usage: Usage
     service_tier: str
     prompt_token_ids: list[int] | None = None
