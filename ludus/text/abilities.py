@@ -11,9 +11,9 @@ from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT
 from ludus.core.errors import ConfigError, nearest
 from ludus.text import model_names
 from ludus.text.config import FineTuningParameters
-from ludus.text.estimate import Estimated, LongestAnswers, lines, num_tests, of_jobs, times
-from ludus.text.rollouts.episodes import Episode, to_arrays
-from ludus.text.rollouts.play import Answer, Asked, Table
+from ludus.text.estimate import Estimated, LongestAnswers, lines, num_tests, times, training_tokens
+from ludus.text.rollouts.episodes import TextEpisode, to_arrays
+from ludus.text.rollouts.play import Answer, TextTable, TurnRequest
 
 if TYPE_CHECKING:
     from ludus.text.trainer import PureTextRlTrainer
@@ -73,7 +73,7 @@ class TextAbilities:
             (episode,) = trainer.play([group], speakers, f"play/{index}")
         yield from self._lines(episode, is_hidden=bool(people))
 
-    def _lines(self, episode: Episode, *, is_hidden: bool) -> Iterator[str]:
+    def _lines(self, episode: TextEpisode, *, is_hidden: bool) -> Iterator[str]:
         """Yield the lines of an episode; a person has seen the question already."""
         trainer = self._trainer
         if not is_hidden:
@@ -102,7 +102,9 @@ class TextAbilities:
             rows["sample_rollouts", agent, config.agents[agent].model] = times(
                 one, config.max_iterations
             )
-        self._add_jobs(rows, "create_fine_tune_jobs", found, config.fine_tuning, tunings)
+        is_growing = config.text_rl.fine_tune_on_all_previous_rollouts
+        learned = tunings * (tunings + 1) // 2 if is_growing else tunings
+        self._add_jobs(rows, "create_fine_tune_jobs", found, config.fine_tuning, tunings, learned)
         whole = config.text_rl.test_on_whole_dataset
         size = trainer.questions["test"].size if whole else rl.questions_per_iteration
         tested = self._counted("test", size, 1)
@@ -119,7 +121,7 @@ class TextAbilities:
             agent: LongestAnswers(section.max_tokens, max_retries=section.max_retries)
             for agent, section in trainer.config.agents.items()
         }
-        table = Table(trainer.handler, trainer.prompts, speakers)
+        table = TextTable(trainer.handler, trainer.prompts, speakers)
 
         async def play() -> None:
             for number, group in enumerate(trainer.episodes(split, places, each, 0)):
@@ -135,14 +137,15 @@ class TextAbilities:
         sampled: Mapping[str, Estimated],
         hyper: FineTuningParameters,
         count: int,
+        learned: int = 1,
     ) -> None:
+        """Add so many jobs of each group, which learn from `learned` iterations in all."""
         for name, group in self._trainer.groups.items():
             if not group.is_frozen and count:
-                tuned = Estimated()
-                for agent in group.agents:
-                    tuned.training_tokens += of_jobs(sampled[agent], hyper, count=1).training_tokens
-                tuned.jobs = 1
-                rows[stage, name, group.model] = times(tuned, count)
+                tokens = sum(training_tokens(sampled[agent], hyper) for agent in group.agents)
+                rows[stage, name, group.model] = Estimated(
+                    jobs=count, training_tokens=tokens * learned
+                )
 
 
 def _nobody(text: str) -> str:
@@ -157,7 +160,7 @@ class Person:
     ask: Callable[[str], str]
     max_retries: int = 2
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         """Return the answers that are typed."""
         shown = "\n".join(f"{one.role}: {one.content}" for one in asked.prompt)
         what = "speak or decide" if asked.may_decide else "speak"

@@ -1,7 +1,8 @@
 """What a run would ask of its provider: requests, tokens and money, counted without asking anything.
 
 Episodes are played by speakers that answer with the longest text their agent may give, so the counts of
-tokens are upper bounds where a token is at least a byte; with a usual vocabulary it is about a quarter.
+tokens are upper bounds: a token is a byte at least, and a chat template adds some. With a usual vocabulary
+it is about a quarter. Epochs that are left to the provider count as one.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ludus.text.client.config import MILLION, BudgetConfig
+from ludus.text.client.config import MILLION, SpendingConfig
+from ludus.text.client.spending import prompt_bound
 from ludus.text.config import FineTuningParameters, TextHyperParameters
-from ludus.text.rollouts.play import Answer, Asked
+from ludus.text.rollouts.play import Answer, TurnRequest
 
 
 @dataclass
@@ -23,8 +25,10 @@ class Estimated:
     completion_tokens: int = 0
     training_tokens: int = 0
     jobs: int = 0
+    example_tokens: int = 0
+    """Those of each answer with its prompt, as a job would learn from all of them."""
 
-    def cost(self, model: str, budget: BudgetConfig) -> float | None:
+    def cost(self, model: str, budget: SpendingConfig) -> float | None:
         """Return the money at the prices of a model; None if it has none."""
         price = budget.price_of(model)
         if price is None:
@@ -46,25 +50,24 @@ class LongestAnswers:
     max_retries: int = 0
     _num_answers: int = 0
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         """Return answers that decide nothing, as long as they may be.
 
         No two are equal, or the prompts of those who read them would be, and one request would serve them.
         """
         self.counts.requests += 1
-        self.counts.prompt_tokens += sum(len(one.content.encode()) for one in asked.prompt)
+        prompt = prompt_bound(asked.prompt)
+        self.counts.prompt_tokens += prompt
         self.counts.completion_tokens += count * self.max_tokens
+        self.counts.example_tokens += count * (prompt + self.max_tokens)
         first, self._num_answers = self._num_answers, self._num_answers + count
         numbers = range(first, first + count)
         return [Answer(str(one)[-self.max_tokens :].rjust(self.max_tokens, "x")) for one in numbers]
 
 
-def of_jobs(
-    sampled: Estimated, hyper: FineTuningParameters, *, count: int, rounds: int = 1
-) -> Estimated:
-    """Return the training of jobs on all that was sampled, if everything were selected."""
-    tokens = sampled.prompt_tokens + sampled.completion_tokens
-    return Estimated(jobs=count, training_tokens=tokens * (hyper.num_epochs or 1) * rounds)
+def training_tokens(sampled: Estimated, hyper: FineTuningParameters) -> int:
+    """Return the tokens of a job on all that was sampled, if everything were selected."""
+    return sampled.example_tokens * (hyper.num_epochs or 1)
 
 
 def times(one: Estimated, number: int) -> Estimated:
@@ -75,6 +78,7 @@ def times(one: Estimated, number: int) -> Estimated:
         one.completion_tokens * number,
         one.training_tokens * number,
         one.jobs * number,
+        one.example_tokens * number,
     )
 
 
@@ -93,7 +97,7 @@ def lines(rows: Mapping[tuple[str, str, str], Estimated], config: TextHyperParam
     return [*found, _total(rows, config)]
 
 
-def _row(key: tuple[str, str, str], one: Estimated, budget: BudgetConfig) -> tuple[str, ...]:
+def _row(key: tuple[str, str, str], one: Estimated, budget: SpendingConfig) -> tuple[str, ...]:
     cost = one.cost(key[2], budget)
     numbers = one.requests or one.jobs, one.prompt_tokens, one.completion_tokens
     shown = [f"{number:,}" for number in (*numbers, one.training_tokens)]

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ludus.config.registry import register
-from ludus.text.chat import ChatAnswer, ChatRequest, Choice, Message, TokenLogprob
+from ludus.text.chat import ChatAnswer, ChatChoice, ChatMessage, ChatRequest, TokenLogprob
 from ludus.text.provider import ProviderConfig
-from ludus.text.training_client import AdamStep, BatchOutput, Datum, Loss, TrainingClient
+from ludus.text.training_client import AdamStep, BatchOutput, TrainingDatum, Loss, TrainingClient
 from tests.text.tabular import Tabular, TabularConfig
 
 END = 256
@@ -45,7 +45,7 @@ class TabularTraining(Tabular):
         """Answer with the tokens of each sample: its bytes, and the end."""
         found = await super().chat(request)
         choices = tuple(
-            Choice(
+            ChatChoice(
                 one.text,
                 one.finish_reason,
                 one.num_tokens,
@@ -84,7 +84,7 @@ class TabularClient(TrainingClient):
     def __init__(self, provider: TabularTraining, name: str) -> None:
         self._provider, self._name, self._number = provider, name, 0
 
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def encode(self, messages: Sequence[ChatMessage]) -> tuple[int, ...]:
         return (END + 1, *messages[-1].content.encode())
 
     def encode_answer(self, text: str) -> tuple[int, ...]:
@@ -95,7 +95,11 @@ class TabularClient(TrainingClient):
         return self._provider.once(self._name, self._number - 1)
 
     async def forward_backward(
-        self, datums: Sequence[Datum], loss: Loss, *, config: Mapping[str, float] | None = None
+        self,
+        datums: Sequence[TrainingDatum],
+        loss: Loss,
+        *,
+        config: Mapping[str, float] | None = None,
     ) -> BatchOutput:
         self._provider.losses.append((loss, len(datums), dict(config or {})))
         if (own := self._next()) is not None:
@@ -130,7 +134,7 @@ class TabularClient(TrainingClient):
         self._name, self._number = state["name"], state["number"]
 
 
-def _row(datum: Datum) -> tuple[str, str, float]:
+def _row(datum: TrainingDatum) -> tuple[str, str, float]:
     """Return the prompt, the answer and the weight of a datum."""
     weights = datum.inputs["advantages" if "advantages" in datum.inputs else "weights"]
     length = next(place for place, weight in enumerate(weights) if weight) + 1

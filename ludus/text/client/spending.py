@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from ludus.core.errors import StorageError
-from ludus.text.chat import ChatAnswer, ChatRequest
+from ludus.text.chat import ChatAnswer, ChatMessage, ChatRequest
 from ludus.text.client.config import MILLION, PriceConfig
 from ludus.text.jobs import Job, JobSpec
 
@@ -138,15 +138,15 @@ def read_rows(rows: object) -> Iterator[tuple[Payer, Spent]]:
         yield Payer(*row[:3]), Spent.from_json(row[3:])
 
 
-def prompt_bound(request: ChatRequest) -> int:
-    """Return a number of tokens that the prompt does not exceed, whatever the tokenizer."""
-    size = sum(len(message.content.encode()) for message in request.messages)
-    return size + _MESSAGE_TOKENS * len(request.messages) + _TEMPLATE_TOKENS
+def prompt_bound(messages: Sequence[ChatMessage]) -> int:
+    """Return a number of tokens that a prompt does not exceed, whatever the tokenizer."""
+    size = sum(len(message.content.encode()) for message in messages)
+    return size + _MESSAGE_TOKENS * len(messages) + _TEMPLATE_TOKENS
 
 
 def worst_of_request(request: ChatRequest, price: PriceConfig | None) -> Amount:
     """Return the most that a request may be charged for."""
-    prompt, completion = prompt_bound(request), request.n * request.max_tokens
+    prompt, completion = prompt_bound(request.messages), request.n * request.max_tokens
     if price is None:
         return Amount(prompt + completion, 0.0)
     input_price = max(price.input, price.cached_input)

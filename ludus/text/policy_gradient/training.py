@@ -11,10 +11,10 @@ from ludus.core.services import JournalProtocol
 from ludus.text.groups import PureTextSharedModelGroup
 from ludus.text.policy_gradient.config import PolicyGradientParameters
 from ludus.text.provider import Provider
-from ludus.text.training_client import AdamStep, Datum, Loss, TrainingClient
+from ludus.text.training_client import AdamStep, Loss, TrainingClient, TrainingDatum
 
 JOURNAL = "trainings"
-Step = tuple[Loss, Sequence[Datum], Mapping[str, float], AdamStep]
+Step = tuple[Loss, Sequence[TrainingDatum], Mapping[str, float], AdamStep]
 """The loss of a gradient step, its batch, the options of the loss, and the numbers of the optimizer."""
 
 

@@ -70,7 +70,8 @@ class Fireworks(OpenaiApi):
     async def close(self) -> None:
         """Close all connections."""
         await super().close()
-        await self._jobs.close()
+        if "_jobs" in vars(self):
+            await self._jobs.close()
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models that can be sampled without a deployment."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ludus.text.models.llama import Attention, GatedMlp, Llama, LlamaShape, RmsNorm
+from ludus.text.sampling.llama_cache import rounded
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ def _paired(weight: Tensor, head_width: int) -> Tensor:
 
 
 def _rotations(shape: LlamaShape) -> Tensor:
+    # Prompts are padded, so that one near the context has positions after it.
+    num_positions = rounded(shape.context)
     steps = torch.arange(0, shape.head_width, 2, dtype=torch.float)
     frequencies = 1.0 / (shape.rope_theta ** (steps / shape.head_width))
-    angles = torch.arange(shape.context, dtype=torch.float)[:, None] * frequencies
+    angles = torch.arange(num_positions, dtype=torch.float)[:, None] * frequencies
     return torch.complex(angles.cos(), angles.sin())

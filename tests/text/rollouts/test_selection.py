@@ -21,7 +21,7 @@ from ludus.text.expert_iteration.selection import (
 )
 from ludus.text.malt.tree import children, preference_pairs
 from ludus.text.rollouts.episodes import to_arrays
-from ludus.text.rollouts.play import Table
+from ludus.text.rollouts.play import TextTable
 from ludus.text.rollouts.statistics import rollout_statistics
 from tests.text.small import ADP, SOLO, Scripted, episode, handler_of, played, prompts_of
 
@@ -36,7 +36,7 @@ def tree(verdicts: str, labels: tuple[int, ...] = (1,)):
             "prover": Scripted("a", "b"),
             "verifier": Scripted(*(next(words) for _ in range(4))),
         }
-        table = Table(handler, prompts_of(handler), speakers)
+        table = TextTable(handler, prompts_of(handler), speakers)
         leaves += played(table, [episode(label, group=group)], forks=2)
     return to_arrays(leaves, handler), handler
 
@@ -135,7 +135,7 @@ def test_a_tree_in_which_all_is_equal_teaches_nothing() -> None:
 @pytest.mark.covers("002-D12", "002-S14")
 def test_statistics_are_means_over_what_there_is_and_never_divide_by_zero() -> None:
     handler = handler_of(SOLO)
-    table = Table(handler, prompts_of(handler), {"verifier": Scripted("no", "no", "hm", "no")})
+    table = TextTable(handler, prompts_of(handler), {"verifier": Scripted("no", "no", "hm", "no")})
     games = [episode(y, index=index) for index, y in enumerate((0, 1, 1))]
     rollouts = to_arrays([*played(table, games), *played(table, [episode(0)])], handler)
     found = rollout_statistics(rollouts, handler)

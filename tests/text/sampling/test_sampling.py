@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,10 +12,12 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.text.models.language_model import LanguageModel
+from ludus.text.models.llama import Llama, initialise
 from ludus.text.sampling.choosing import Temper, choose, nucleus
 from ludus.text.sampling.engine import SamplingEngine
 from ludus.text.sampling.request import PromptTooLong, RequestError, SampleRequest
 from ludus.text.sampling.uniforms import stream_key, uniforms
+from tests.text.sampling.conftest import SHAPE
 
 PLAIN = SampleRequest(prompt=(256, 258, 104, 105, 260, 259), n=3, seed=5, max_tokens=24)
 
@@ -230,3 +233,16 @@ def test_a_request_that_cannot_be_sampled_is_refused_at_once(
 def test_a_prompt_over_the_context_is_refused_with_both_numbers(engine: SamplingEngine) -> None:
     with pytest.raises(PromptTooLong, match="has 160 tokens, and the model's context is 160"):
         engine.sample([dataclasses.replace(PLAIN, prompt=(1,) * 160)])
+
+
+@pytest.mark.parametrize("context", [12, 37, 100])
+def test_a_prompt_fills_a_context_of_any_size(model: LanguageModel, context: int) -> None:
+    shape = dataclasses.replace(SHAPE, context=context)
+    network = Llama(shape)
+    initialise(network, torch.Generator().manual_seed(0), embedding_std=0.3)
+    short = LanguageModel("short", Path("nowhere"), network.eval(), model.tokenizer, context)
+    engine = SamplingEngine(short, max_rows=64)
+    for length in (context - 1, context - 3):
+        request = dataclasses.replace(PLAIN, prompt=(97,) * length, max_tokens=1)
+        (found,) = engine.sample([request])
+        assert [list(one.tokens) for one in found] == slow_samples(short, request)
