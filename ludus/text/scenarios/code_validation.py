@@ -130,7 +130,7 @@ _TASKS = (
         """,
         (
             ("{k} * total", "{k} * value", "it multiplies the values, not the totals"),
-            ("total += value", "total += {k} * value", "it multiplies twice"),
+            ("total += value", "total += {k} + value", "it adds {k} to each value too"),
             ("{k} * total", "{k} + total", "it adds {k} instead of multiplying"),
         ),
     ),

@@ -100,6 +100,7 @@ def test_a_function_is_wrong_where_the_label_says_so() -> None:
         [0, 0, 10, -10, 2, 4, 8],
         [1, 2, 3, 4, 5, 6],
         [-5, -2],
+        [-9, -2, -6],
         *([0, k] for k in range(1, 6)),
     ]
     right: dict[str, list[Any]] = {}
