@@ -73,16 +73,16 @@ async def _ludus(url: str, *, is_timed: bool = False) -> dict[str, float]:
 
     from ludus.store.journal import Journal
     from ludus.store.local import LocalStorage
-    from ludus.text.chat import ChatRequest, Message
+    from ludus.text.chat import ChatMessage, ChatRequest
     from ludus.text.client.client import Client
-    from ludus.text.client.config import BudgetConfig, ClientConfig, PriceConfig, RetryConfig
+    from ludus.text.client.config import ClientConfig, PriceConfig, RetryConfig, SpendingConfig
     from ludus.text.client.ledger import Ledger
     from ludus.text.provider import ProviderServices
     from ludus.text.providers.openai import Openai, OpenaiConfig
 
     os.environ["LUDUS_BENCHMARK_KEY"] = _KEY
     price = PriceConfig(input=1.0, cached_input=0.5, output=2.0, training=3.0)
-    budget = BudgetConfig(max_cost=100.0, max_tokens=None, prices={"*": price})
+    budget = SpendingConfig(max_cost=100.0, max_tokens=None, prices={"*": price})
     key = {"variable": "LUDUS_BENCHMARK_KEY", "file": None}
     config = ClientConfig(
         max_concurrency=CONCURRENCY,
@@ -98,7 +98,7 @@ async def _ludus(url: str, *, is_timed: bool = False) -> dict[str, float]:
     )
 
     def request(number: int) -> ChatRequest:
-        messages = (Message("user", f"{_PROMPT}{number}"),)
+        messages = (ChatMessage("user", f"{_PROMPT}{number}"),)
         return ChatRequest("tiny", messages, 1, number, 16, 1.0, 1.0)
 
     # A directory on disk, as that of a run: a sync in memory costs nothing.

@@ -103,8 +103,8 @@ if TYPE_CHECKING:
     from ludus.text.analyser import TextAnalyser as TextAnalyser
     from ludus.text.chat import (
         ChatAnswer as ChatAnswer,
+        ChatMessage as ChatMessage,
         ChatRequest as ChatRequest,
-        Message as Message,
     )
     from ludus.text.config import TextHyperParameters as TextHyperParameters
     from ludus.text.groups import PureTextSharedModelGroup as PureTextSharedModelGroup

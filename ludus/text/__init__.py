@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ludus.text.analyser import TextAnalyser as TextAnalyser
     from ludus.text.chat import (
         ChatAnswer as ChatAnswer,
+        ChatChoice as ChatChoice,
+        ChatMessage as ChatMessage,
         ChatRequest as ChatRequest,
-        Choice as Choice,
-        Message as Message,
         TokenLogprob as TokenLogprob,
     )
     from ludus.text.config import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
         ProviderError as ProviderError,
         ProviderServices as ProviderServices,
     )
-    from ludus.text.rollouts.episodes import Episode as Episode, Turn as Turn
+    from ludus.text.rollouts.episodes import TextEpisode as TextEpisode, Turn as Turn
     from ludus.text.scenario import (
         TextDataset as TextDataset,
         TextDatasets as TextDatasets,

@@ -12,8 +12,8 @@ from ludus.core.errors import ConfigError, nearest
 from ludus.text import model_names
 from ludus.text.config import FineTuningParameters
 from ludus.text.estimate import Estimated, LongestAnswers, lines, num_tests, times, training_tokens
-from ludus.text.rollouts.episodes import Episode, to_arrays
-from ludus.text.rollouts.play import Answer, Asked, Table
+from ludus.text.rollouts.episodes import TextEpisode, to_arrays
+from ludus.text.rollouts.play import Answer, TextTable, TurnRequest
 
 if TYPE_CHECKING:
     from ludus.text.trainer import PureTextRlTrainer
@@ -73,7 +73,7 @@ class TextAbilities:
             (episode,) = trainer.play([group], speakers, f"play/{index}")
         yield from self._lines(episode, is_hidden=bool(people))
 
-    def _lines(self, episode: Episode, *, is_hidden: bool) -> Iterator[str]:
+    def _lines(self, episode: TextEpisode, *, is_hidden: bool) -> Iterator[str]:
         """Yield the lines of an episode; a person has seen the question already."""
         trainer = self._trainer
         if not is_hidden:
@@ -121,7 +121,7 @@ class TextAbilities:
             agent: LongestAnswers(section.max_tokens, max_retries=section.max_retries)
             for agent, section in trainer.config.agents.items()
         }
-        table = Table(trainer.handler, trainer.prompts, speakers)
+        table = TextTable(trainer.handler, trainer.prompts, speakers)
 
         async def play() -> None:
             for number, group in enumerate(trainer.episodes(split, places, each, 0)):
@@ -160,7 +160,7 @@ class Person:
     ask: Callable[[str], str]
     max_retries: int = 2
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         """Return the answers that are typed."""
         shown = "\n".join(f"{one.role}: {one.content}" for one in asked.prompt)
         what = "speak or decide" if asked.may_decide else "speak"

@@ -11,7 +11,7 @@ Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length", "content_filter"]
 
 
-class Message(NamedTuple):
+class ChatMessage(NamedTuple):
     """One message of a conversation."""
 
     role: Role
@@ -31,7 +31,7 @@ class ChatRequest:
     """`n` samples of the next message of a conversation."""
 
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     n: int
     """The number of samples."""
     seed: int
@@ -53,7 +53,7 @@ class ChatRequest:
 
 
 @dataclass(frozen=True)
-class Choice:
+class ChatChoice:
     """One sample."""
 
     text: str
@@ -67,7 +67,7 @@ class Choice:
 class ChatAnswer:
     """The samples of a request, in order, and what they cost."""
 
-    choices: tuple[Choice, ...]
+    choices: tuple[ChatChoice, ...]
     prompt_tokens: int
     completion_tokens: int
     cached_tokens: int = 0
@@ -84,6 +84,6 @@ class ChatAnswer:
         for one in found["choices"]:
             logprobs = one["logprobs"]
             tokens = None if logprobs is None else tuple(TokenLogprob(*pair) for pair in logprobs)
-            choices.append(Choice(one["text"], one["finish_reason"], one["num_tokens"], tokens))
+            choices.append(ChatChoice(one["text"], one["finish_reason"], one["num_tokens"], tokens))
         cached = found.get("cached_tokens", 0)
         return cls(tuple(choices), found["prompt_tokens"], found["completion_tokens"], cached)

@@ -28,7 +28,7 @@ from ludus.config.registry import find
 from ludus.config.sections import kind_of
 from ludus.core.errors import LudusError, nearest
 from ludus.text.analyser import TextAnalyserSection
-from ludus.text.client.config import BudgetConfig, ClientConfig
+from ludus.text.client.config import ClientConfig, SpendingConfig
 from ludus.text.provider import ProviderSection
 from ludus.text.rollouts.prompts import PromptBook, prompt_file, read_prompts
 from ludus.text.scenario import TextScenario, TextScenarioSection
@@ -165,7 +165,7 @@ class TextHyperParameters(TrainerConfig):
     """Where models are sampled from and tuned."""
     client: ClientConfig
     """How the provider is asked: pace, retries, deadlines. It does not affect the result."""
-    budget: BudgetConfig
+    budget: SpendingConfig
     """Prices, and the most that the run may spend."""
 
     @classmethod

@@ -25,7 +25,7 @@ from ludus.text.provider import Provider, ProviderServices
 T = TypeVar("T")
 
 
-class Connection:
+class ProviderConnection:
     """Between `open` and `close` there is a client; the ledger is a part of the trainer."""
 
     def __init__(

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ludus.text.client.config import MILLION, BudgetConfig
+from ludus.text.client.config import MILLION, SpendingConfig
 from ludus.text.client.spending import prompt_bound
 from ludus.text.config import FineTuningParameters, TextHyperParameters
-from ludus.text.rollouts.play import Answer, Asked
+from ludus.text.rollouts.play import Answer, TurnRequest
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Estimated:
     example_tokens: int = 0
     """Those of each answer with its prompt, as a job would learn from all of them."""
 
-    def cost(self, model: str, budget: BudgetConfig) -> float | None:
+    def cost(self, model: str, budget: SpendingConfig) -> float | None:
         """Return the money at the prices of a model; None if it has none."""
         price = budget.price_of(model)
         if price is None:
@@ -50,7 +50,7 @@ class LongestAnswers:
     max_retries: int = 0
     _num_answers: int = 0
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         """Return answers that decide nothing, as long as they may be.
 
         No two are equal, or the prompts of those who read them would be, and one request would serve them.
@@ -97,7 +97,7 @@ def lines(rows: Mapping[tuple[str, str, str], Estimated], config: TextHyperParam
     return [*found, _total(rows, config)]
 
 
-def _row(key: tuple[str, str, str], one: Estimated, budget: BudgetConfig) -> tuple[str, ...]:
+def _row(key: tuple[str, str, str], one: Estimated, budget: SpendingConfig) -> tuple[str, ...]:
     cost = one.cost(key[2], budget)
     numbers = one.requests or one.jobs, one.prompt_tokens, one.completion_tokens
     shown = [f"{number:,}" for number in (*numbers, one.training_tokens)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from ludus.core import states
 from ludus.core.errors import LudusError
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.jobs import Job, JobSpec, Method
 
 SUFFIX_LENGTH = 64
@@ -55,7 +55,7 @@ class PureTextSharedModelGroup:
         return self.first_model if self._is_from_scratch else self.model
 
     def create_supervised_fine_tune_job(
-        self, conversations: Sequence[Sequence[Message]], **hyperparameters: float | int
+        self, conversations: Sequence[Sequence[ChatMessage]], **hyperparameters: float | int
     ) -> None:
         """Ask for a job that learns the last message of each conversation."""
         lines = [{"messages": [one._asdict() for one in whole]} for whole in conversations]
@@ -63,7 +63,7 @@ class PureTextSharedModelGroup:
 
     def create_dpo_fine_tune_job(
         self,
-        pairs: Sequence[tuple[Sequence[Message], str, str]],
+        pairs: Sequence[tuple[Sequence[ChatMessage], str, str]],
         **hyperparameters: float | int,
     ) -> None:
         """Ask for a job that learns preferences: each a prompt, the better answer and the worse one."""

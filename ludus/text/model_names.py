@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.scenario import TextDataset
 
 
@@ -28,9 +28,9 @@ def as_names(weights: Mapping[str, Tensor]) -> dict[str, str]:
     return {group: as_name(tensor) for group, tensor in weights.items()}
 
 
-def said(text: str) -> Message:
+def said(text: str) -> ChatMessage:
     """Return an answer as a message of a conversation."""
-    return Message("assistant", text)
+    return ChatMessage("assistant", text)
 
 
 def digest(dataset: TextDataset) -> str:

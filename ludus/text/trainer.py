@@ -19,12 +19,12 @@ from ludus.text import model_names
 from ludus.text.abilities import TextAbilities
 from ludus.text.analyser import AnalysedTextRollouts
 from ludus.text.config import TextHyperParameters
-from ludus.text.connection import Connection
+from ludus.text.connection import ProviderConnection
 from ludus.text.groups import PureTextSharedModelGroup
 from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.plan import make_plan
-from ludus.text.rollouts.episodes import Episode, to_arrays
-from ludus.text.rollouts.play import Speaker, Table
+from ludus.text.rollouts.episodes import TextEpisode, to_arrays
+from ludus.text.rollouts.play import Speaker, TextTable
 from ludus.text.rollouts.prompts import PromptBook
 from ludus.text.rollouts.questions import QuestionOrder
 from ludus.text.rollouts.speakers import Demonstrator, ModelSpeaker
@@ -98,7 +98,9 @@ class PureTextRlTrainer(Trainer):
         }
         self.rollouts = RolloutStore()
         self.rollouts.open(self.run.files)
-        self.connection = Connection(config, self.run, lambda: self.run.files or self.storage)
+        self.connection = ProviderConnection(
+            config, self.run, lambda: self.run.files or self.storage
+        )
         self.judge = Judge(Score("accuracy", "test/accuracy", "max"))
         self.analysed = AnalysedTextRollouts(config.analysers)
         self._runner: asyncio.Runner | None = None
@@ -196,7 +198,7 @@ class PureTextRlTrainer(Trainer):
         self._count(run, rollouts)
 
     def _sample_rollouts(
-        self, episodes: Sequence[Sequence[Episode]], *, stage: str, key: str
+        self, episodes: Sequence[Sequence[TextEpisode]], *, stage: str, key: str
     ) -> NestedArrayDict:
         """Return the played episodes as arrays of (B, T); tests are sampled by it too.
 
@@ -208,14 +210,14 @@ class PureTextRlTrainer(Trainer):
 
     def play(
         self,
-        episodes: Sequence[Sequence[Episode]],
+        episodes: Sequence[Sequence[TextEpisode]],
         speakers: Mapping[str, Speaker],
         key: str,
         *,
         forks: int = 1,
-    ) -> list[Episode]:
+    ) -> list[TextEpisode]:
         """Play all episodes to their ends, at once."""
-        table = Table(self.handler, self.prompts, speakers)
+        table = TextTable(self.handler, self.prompts, speakers)
 
         games = [
             table.play(group, f"{key}/{number}", forks=forks)
@@ -243,13 +245,13 @@ class PureTextRlTrainer(Trainer):
 
     def episodes(
         self, split: str, places: Sequence[int], each: int, iteration: int
-    ) -> list[list[Episode]]:
+    ) -> list[list[TextEpisode]]:
         """Return new episodes, those about one question together."""
         dataset: TextDataset = getattr(self.datasets, split)
         first = iteration * len(places) * each
         return [
             [
-                Episode(
+                TextEpisode(
                     index=place,
                     row=dataset.row(place),
                     y=dataset.labels[place],
@@ -382,7 +384,7 @@ class PureTextRlTrainer(Trainer):
                 group.create_supervised_fine_tune_job(conversations, **section.hyperparameters())
         self._create_jobs(run, "pretrain")
 
-    def _demonstrated(self, count: int) -> list[Episode]:
+    def _demonstrated(self, count: int) -> list[TextEpisode]:
         order, seed = self.questions["train"], self.config.seed
         speakers: dict[str, Speaker] = {
             agent: Demonstrator(self.scenario, self.prompts.decision_words(agent), seed)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ludus.core.errors import LudusError
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 
 Loss = Literal["cross_entropy", "importance_sampling", "ppo"]
 """Each is a sum over tokens: of weight times negative log-probability, of -ratio times advantage, and the
@@ -23,7 +23,7 @@ latter with clipped ratios."""
 
 
 @dataclass(frozen=True)
-class Datum:
+class TrainingDatum:
     """One sequence: position i of `tokens` predicts `targets[i]`; all inputs have one number for each."""
 
     tokens: tuple[int, ...]
@@ -70,7 +70,7 @@ class TrainingClient(ABC):
     """
 
     @abstractmethod
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def encode(self, messages: Sequence[ChatMessage]) -> tuple[int, ...]:
         """Return the tokens of a conversation, up to where the model's answer begins."""
 
     @abstractmethod
@@ -80,7 +80,7 @@ class TrainingClient(ABC):
     @abstractmethod
     async def forward_backward(
         self,
-        datums: Sequence[Datum],
+        datums: Sequence[TrainingDatum],
         loss: Loss,
         *,
         config: Mapping[str, float] | None = None,
@@ -111,16 +111,18 @@ class TrainingClient(ABC):
         """Go on with that model after that many requests."""
 
 
-def supervised_datum(prompt: Sequence[int], answer: Sequence[int], *, weight: float = 1.0) -> Datum:
+def supervised_datum(
+    prompt: Sequence[int], answer: Sequence[int], *, weight: float = 1.0
+) -> TrainingDatum:
     """Return the datum that makes an answer to a prompt more likely, for cross_entropy."""
     tokens = (*prompt, *answer)
     weights = (0.0,) * (len(prompt) - 1) + (weight,) * len(answer)
-    return Datum(tokens[:-1], tokens[1:], {"weights": weights})
+    return TrainingDatum(tokens[:-1], tokens[1:], {"weights": weights})
 
 
 def policy_gradient_datum(
     prompt: Sequence[int], sampled: Sequence[int], logprobs: Sequence[float], *, advantage: float
-) -> Datum:
+) -> TrainingDatum:
     """Return the datum of a sample, for importance_sampling and ppo; the prompt has advantage 0.
 
     `logprobs` are those of the sampled tokens when they were sampled.
@@ -128,6 +130,6 @@ def policy_gradient_datum(
     tokens = (*prompt, *sampled)
     before = (0.0,) * (len(prompt) - 1)
     advantages = before + (advantage,) * len(sampled)
-    return Datum(
+    return TrainingDatum(
         tokens[:-1], tokens[1:], {"logprobs": (*before, *logprobs), "advantages": advantages}
     )

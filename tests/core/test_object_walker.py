@@ -6,7 +6,7 @@ import functools
 import gc
 import importlib
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -304,3 +304,22 @@ def test_attribute_values_are_the_same_whether_an_object_has_a_dict_or_not() -> 
         assert vars(thing)
         assert sorted(map(str, attribute_values(thing))) == sorted(map(str, before))
         assert sorted(map(str, before)) == ["1", "[3]", "{'a': 2}"]
+
+
+class Rows(list[Any]):
+    """A list of a class of its own."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [list, dict, set, OrderedDict, deque, Rows, lambda: [1, 2], lambda: {"a": 1}, lambda: [[nn.ReLU()]]],
+)  # fmt: skip
+def test_a_container_that_a_part_holds_is_known_whatever_comes_into_it(make: Any) -> None:
+    shared = make()
+    look = ObjectWalker()
+    look.leave_out([SimpleNamespace(rows=shared)])
+    before = look.digest(shared)
+    changed = shared.setdefault if isinstance(shared, dict) else getattr(shared, "append", None)
+    (changed or shared.add)("more")
+    assert look.digest(shared) == before
+    assert look.digest(make()) != before

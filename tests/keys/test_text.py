@@ -164,6 +164,15 @@ def test_each_agent_is_sampled_as_its_section_says(kind: str) -> None:
             assert {getattr(one, key) for one in found.of(agent)} == {value}
 
 
+@pytest.mark.covers("002-S14")
+@changes(TEXT, "agents", shown_by=TEXT_JOBS)
+def test_answers_that_are_too_long_are_cut_and_counted(kind: str) -> None:
+    found = run(kind, **{"agents.verifier.max_tokens": 3})
+    cut, unread = (found.curve(f"train/verifier/{key}")[0] for key in ("truncated", "malformed"))
+    assert 0.0 < cut <= unread == 1.0
+    assert found.curve("train/prover/truncated") == [0.0, 0.0]
+
+
 @changes(TEXT, "agents", shown_by=TEXT_JOBS)
 def test_the_model_of_an_agent_is_the_one_that_is_asked_and_tuned(
     kind: str, monkeypatch: pytest.MonkeyPatch
@@ -194,6 +203,7 @@ def test_a_group_is_tuned_together_and_a_frozen_agent_never(kind: str) -> None:
     assert [spec.suffix.rpartition("-")[2] for spec in frozen.specs] == ["verifier"]
 
 
+@pytest.mark.covers("002-S14")
 @changes(TEXT, "agents", shown_by=TEXT_JOBS)
 def test_an_agent_is_asked_again_so_often_where_it_cannot_be_read(kind: str) -> None:
     none, two = run(kind), run(kind, **{"agents.verifier.max_retries": 2})

@@ -144,7 +144,7 @@ shown_elsewhere(
 shown_elsewhere(
     f"{_providers}test_ludus_server.py::"
     "test_a_server_of_the_runs_own_is_started_in_its_directory_and_stopped",
-    "provider ludus_server", "new_models",
+    "provider ludus_server, provider tinker", "new_models",
 )  # fmt: skip
 shown_elsewhere(
     f"{_providers}test_jobs_apis.py::test_a_job_is_created_once_and_found_again",

@@ -9,8 +9,8 @@ from typing import Any
 from ludus.arena.protocol import ProtocolHandler
 from ludus.config.registry import find
 from ludus.config.sections import validate
-from ludus.text.rollouts.episodes import Episode
-from ludus.text.rollouts.play import Answer, Asked, Table
+from ludus.text.rollouts.episodes import TextEpisode
+from ludus.text.rollouts.play import Answer, TextTable, TurnRequest
 from ludus.text.rollouts.prompts import PromptBook, PromptConfig
 
 ADP: dict[str, Any] = {
@@ -80,20 +80,20 @@ class Scripted:
     def __init__(self, *answers: str, max_retries: int = 0) -> None:
         self._answers = list(answers)
         self.max_retries = max_retries
-        self.asked: list[tuple[Asked, int]] = []
+        self.asked: list[tuple[TurnRequest, int]] = []
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         self.asked.append((asked, count))
         return [Answer(self._answers.pop(0), tokens=2) for _ in range(count)]
 
 
 def played(
-    table: Table, episodes: Sequence[Episode], *, forks: int = 1, key: str = "k"
-) -> list[Episode]:
+    table: TextTable, episodes: Sequence[TextEpisode], *, forks: int = 1, key: str = "k"
+) -> list[TextEpisode]:
     """Return episodes played to their ends."""
     return asyncio.run(table.play(episodes, key, forks=forks))
 
 
-def episode(y: int = 1, *, seed: int = 0, group: int = 0, index: int = 0) -> Episode:
+def episode(y: int = 1, *, seed: int = 0, group: int = 0, index: int = 0) -> TextEpisode:
     """Return a new episode."""
-    return Episode(index=index, row={"q": "what?"}, y=y, seed=seed, group=group)
+    return TextEpisode(index=index, row={"q": "what?"}, y=y, seed=seed, group=group)

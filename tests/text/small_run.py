@@ -6,7 +6,10 @@ from typing import Any
 
 import ludus
 from ludus.config.base import TrainerConfig
-from tests.text import tabular as tabular  # its import registers the provider
+from tests.text import (
+    tabular as tabular,
+    tabular_training as tabular_training,
+)  # register providers
 
 SMALL: dict[str, Any] = {
     "scenario.num_letters": 5,
@@ -33,3 +36,9 @@ def small_malt(**changes: object) -> TrainerConfig:
     """Return the config of a small run of MALT."""
     own = {"rl.rollouts_per_question": 4, "malt.responses_per_turn": 2}
     return ludus.example("pure_text_malt", **{**SMALL, **own, **changes})
+
+
+def small_pg(**changes: object) -> TrainerConfig:
+    """Return the config of a small run of policy gradients."""
+    own = {"provider": {"kind": "tabular_training"}, "policy_gradient.minibatch_size": 8}
+    return ludus.example("pure_text_pg", **{**SMALL, **own, **changes})

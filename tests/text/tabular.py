@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ludus.config.registry import register
 from ludus.seeds import derive
 from ludus.store.files import write_durably
-from ludus.text.chat import ChatAnswer, ChatRequest, Choice, TokenLogprob
+from ludus.text.chat import ChatAnswer, ChatChoice, ChatRequest, TokenLogprob
 from ludus.text.jobs import Job, JobSpec
 from ludus.text.provider import ModelInfo, Provider, ProviderConfig, ProviderError, ProviderServices
 
@@ -73,7 +73,12 @@ class Tabular(Provider):
                 text = max(ANSWERS, key=weights.__getitem__)
             else:
                 text = random.choices(ANSWERS, [weights[one] for one in ANSWERS])[0]
-            choices.append(Choice(text, "stop", len(text) + 1, (TokenLogprob(1, -0.5),)))
+            logprobs = (TokenLogprob(1, -0.5),)
+            if len(text) > request.max_tokens:
+                cut = text[: request.max_tokens]
+                choices.append(ChatChoice(cut, "length", len(cut), logprobs))
+            else:
+                choices.append(ChatChoice(text, "stop", len(text) + 1, logprobs))
         length = sum(len(one.content) for one in request.messages)
         return ChatAnswer(tuple(choices), length, sum(one.num_tokens for one in choices))
 

@@ -27,7 +27,7 @@ class MessageInformationConfig(StrictConfig):
 
 
 @register("text_analyser", "message_information")
-class MessageInformation(TextAnalyser):
+class TextInformation(TextAnalyser):
     """Estimates mutual information, in bits, by counting, with the correction of Miller and Madow.
 
     Counting finds information in chance: the more different messages, the more. The correction subtracts

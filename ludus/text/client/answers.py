@@ -28,7 +28,7 @@ _MOST_TEXT = 200_000
 
 
 @dataclass(frozen=True)
-class Record:
+class AnswerRecord:
     """How far a request has come: sent, answered, or given up."""
 
     digest: str
@@ -67,7 +67,7 @@ class AnswerJournal:
         self._journal: JournalProtocol | None = None
         self.iteration = -1
         """The iteration that has begun; -1: none."""
-        self._records: dict[str, Record] = {}
+        self._records: dict[str, AnswerRecord] = {}
         self._num_waiting = 0
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -117,11 +117,11 @@ class AnswerJournal:
                 yield _summed(number, dict(_records(journal, name)))
                 journal.release()
 
-    def find(self, key: str) -> Record | None:
+    def find(self, key: str) -> AnswerRecord | None:
         """Return how far the request of this key has come."""
         return self._records.get(key)
 
-    def put(self, key: str, record: Record) -> None:
+    def put(self, key: str, record: AnswerRecord) -> None:
         """Write down how far a request has come."""
         if self._journal is None:
             raise StorageError("no iteration of the answers has begun; call begin first")
@@ -189,7 +189,7 @@ def _number(name: str) -> int:
     return int(number)
 
 
-def _summed(number: int, records: dict[str, Record]) -> Iteration:
+def _summed(number: int, records: dict[str, AnswerRecord]) -> Iteration:
     found = Iteration(number)
     for record in records.values():
         found.num_answers += record.answer is not None
@@ -197,7 +197,7 @@ def _summed(number: int, records: dict[str, Record]) -> Iteration:
     return found
 
 
-def _write(journal: JournalProtocol, key: str, record: Record) -> None:
+def _write(journal: JournalProtocol, key: str, record: AnswerRecord) -> None:
     import orjson
 
     line: dict[str, Any] = {"digest": record.digest, "by": list(record.payer)}
@@ -218,13 +218,13 @@ def _write(journal: JournalProtocol, key: str, record: Record) -> None:
     journal.add(f":{key}", text)
 
 
-def _records(journal: JournalProtocol, name: str) -> Iterator[tuple[str, Record]]:
+def _records(journal: JournalProtocol, name: str) -> Iterator[tuple[str, AnswerRecord]]:
     for key in journal.keys():  # noqa: SIM118
         if key.startswith(":"):
             yield key[1:], _read(journal, key, name)
 
 
-def _read(journal: JournalProtocol, key: str, name: str) -> Record:
+def _read(journal: JournalProtocol, key: str, name: str) -> AnswerRecord:
     line = journal.get(key) or {}
     try:
         found = line.get("answer")
@@ -235,7 +235,7 @@ def _read(journal: JournalProtocol, key: str, name: str) -> Record:
         opened = Amount(*line["open"]) if "open" in line else None
         spent = Spent.from_json(line["spent"]) if "spent" in line else Spent()
         payer = Payer(*line["by"])
-        return Record(str(line["digest"]), payer, opened, spent, answer)
+        return AnswerRecord(str(line["digest"]), payer, opened, spent, answer)
     except (KeyError, TypeError, ValueError, StorageError) as error:
         # Skipping it could mean that an answer is paid for twice.
         raise StorageError(

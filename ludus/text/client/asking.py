@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ludus.core.errors import LudusError
 from ludus.text.chat import ChatAnswer, ChatRequest
-from ludus.text.client.answers import AnswerJournal, Record
+from ludus.text.client.answers import AnswerJournal, AnswerRecord
 from ludus.text.client.attempts import Attempts
 from ludus.text.client.cache import ResponseCache
 from ludus.text.client.ledger import BudgetSpent, Ledger
@@ -32,7 +32,7 @@ class _Asked:
     reserved: Amount = field(default=NOTHING)
 
 
-class Asking:
+class ChatAsking:
     """Asks for the answers of one iteration."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Asking:
         asked.is_open = is_open
         self._answers.put(
             asked.key,
-            Record(
+            AnswerRecord(
                 asked.digest,
                 asked.payer,
                 asked.reserved if is_open else None,

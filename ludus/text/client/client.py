@@ -17,7 +17,7 @@ from ludus.core.errors import Interrupted, LudusError, nearest
 from ludus.core.services import JournalProtocol, Tell, drop_message
 from ludus.text.chat import ChatAnswer, ChatRequest
 from ludus.text.client.answers import AnswerJournal, Iteration
-from ludus.text.client.asking import Asking
+from ludus.text.client.asking import ChatAsking
 from ludus.text.client.attempts import Attempts
 from ludus.text.client.cache import ResponseCache
 from ludus.text.client.config import ClientConfig
@@ -75,7 +75,7 @@ class Client:
             backoff=attempts.backoff,
             tell=tell,
         )
-        self._asking = Asking(
+        self._asking = ChatAsking(
             provider,
             answers=self.answers,
             attempts=attempts,

@@ -79,7 +79,7 @@ class PriceConfig(StrictConfig):
     """Of training, for each token in each epoch."""
 
 
-class BudgetConfig(StrictConfig):
+class SpendingConfig(StrictConfig):
     """What the run may spend; it stops before a request or job that could exceed it."""
 
     max_cost: Amount | None

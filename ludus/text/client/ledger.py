@@ -18,7 +18,7 @@ from ludus.core import states
 from ludus.core.errors import ConfigError, LudusError
 from ludus.text.chat import ChatRequest
 from ludus.text.client.answers import Iteration
-from ludus.text.client.config import BudgetConfig, PriceConfig
+from ludus.text.client.config import PriceConfig, SpendingConfig
 from ludus.text.client.spending import (
     NOTHING,
     Amount,
@@ -42,7 +42,7 @@ class BudgetSpent(LudusError):
 class Ledger:
     """Sums of what was spent, by iteration and payer. A part of the run."""
 
-    def __init__(self, config: BudgetConfig) -> None:
+    def __init__(self, config: SpendingConfig) -> None:
         self.config = config
         self._spent: dict[int, dict[Payer, Spent]] = {}
         self._all = Spent()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from ludus.core.errors import StorageError
-from ludus.text.chat import ChatAnswer, ChatRequest, Message
+from ludus.text.chat import ChatAnswer, ChatMessage, ChatRequest
 from ludus.text.client.config import MILLION, PriceConfig
 from ludus.text.jobs import Job, JobSpec
 
@@ -138,7 +138,7 @@ def read_rows(rows: object) -> Iterator[tuple[Payer, Spent]]:
         yield Payer(*row[:3]), Spent.from_json(row[3:])
 
 
-def prompt_bound(messages: Sequence[Message]) -> int:
+def prompt_bound(messages: Sequence[ChatMessage]) -> int:
     """Return a number of tokens that a prompt does not exceed, whatever the tokenizer."""
     size = sum(len(message.content.encode()) for message in messages)
     return size + _MESSAGE_TOKENS * len(messages) + _TEMPLATE_TOKENS

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ludus.arena.protocol import ProtocolHandler
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.expert_iteration.config import (
     GuessReplacement,
     ThresholdSelection,
@@ -49,7 +49,7 @@ def selection_weights(rewards_B: Array, epsilon: float) -> Array:
 
 def conversations(
     rollouts: NestedArrayDict, handler: ProtocolHandler, agent: str, places: Sequence[int]
-) -> list[tuple[Message, ...]]:
+) -> list[tuple[ChatMessage, ...]]:
     """Return what an agent was asked and answered in these episodes, a conversation for each turn."""
     which = handler.agent_names.index(agent)
     active_BT = rollouts["agents", "active"][..., which]
@@ -63,9 +63,9 @@ def conversations(
     ]
 
 
-def prompt_of(text: str) -> tuple[Message, ...]:
+def prompt_of(text: str) -> tuple[ChatMessage, ...]:
     """Return the messages of a prompt of rollouts."""
-    return tuple(Message(*pair) for pair in json.loads(text))
+    return tuple(ChatMessage(*pair) for pair in json.loads(text))
 
 
 def replace_guesses(

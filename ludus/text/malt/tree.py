@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ludus.arena.protocol import ProtocolHandler
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.expert_iteration.selection import prompt_of
 from ludus.text.nested.array_dict import NestedArrayDict
 
@@ -22,12 +22,12 @@ Node = tuple[int, ...]
 class Pair(NamedTuple):
     """A better and a worse answer to the same prompt."""
 
-    prompt: tuple[Message, ...]
+    prompt: tuple[ChatMessage, ...]
     better: str
     worse: str
 
 
-class Child(NamedTuple):
+class TreeAnswer(NamedTuple):
     """An answer in a tree, by the first leaf below it."""
 
     leaf: int
@@ -37,7 +37,7 @@ class Child(NamedTuple):
 
 def children(
     rollouts: NestedArrayDict, handler: ProtocolHandler, agent: str
-) -> Iterator[tuple[int, list[Child]]]:
+) -> Iterator[tuple[int, list[TreeAnswer]]]:
     """Yield, for each node in which the agent has a turn, its round and the answers sampled there.
 
     A node above the first round is a question, so its first message has alternatives too.
@@ -52,7 +52,7 @@ def children(
             above = (int(group_B[leaf]), *(int(one) for one in path_BT[leaf, :t]))
             below.setdefault(above, {}).setdefault(int(path_BT[leaf, t]), []).append(int(leaf))
         for forks in below.values():
-            yield t, [Child(one[0], float(reward_B[one].mean())) for one in forks.values()]
+            yield t, [TreeAnswer(one[0], float(reward_B[one].mean())) for one in forks.values()]
 
 
 def preference_pairs(

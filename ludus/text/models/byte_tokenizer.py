@@ -11,7 +11,7 @@ from pathlib import Path
 from ludus.core.errors import LudusError
 from ludus.store.files import write_durably
 from ludus.store.strict_json import dump_json
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 
 SPECIAL = (
     "<|bos|>",
@@ -63,7 +63,9 @@ class ByteTokenizer:
             return SPECIAL[token - NUM_BYTES]
         return chr(token) if token < 128 else f"\\x{token:02x}"
 
-    def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[ChatMessage], *, add_generation_prompt: bool
+    ) -> list[int]:
         """Return the tokens of a conversation."""
         tokens = [BOS]
         for message in messages:
@@ -72,7 +74,7 @@ class ByteTokenizer:
             tokens.append(END_OF_MESSAGE)
         return [*tokens, ASSISTANT] if add_generation_prompt else tokens
 
-    def encode_with_mask(self, messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+    def encode_with_mask(self, messages: Sequence[ChatMessage]) -> tuple[list[int], list[bool]]:
         """Return the tokens of a conversation, and which of them are the assistant's to learn."""
         tokens, mask = [BOS], [False]
         for message in messages:

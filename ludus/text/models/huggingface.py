@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ludus.config.optional import optional
 from ludus.core.errors import ConfigError, LudusError
 from ludus.store.files import sync_file
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.models.byte_tokenizer import byte_alphabet
 from ludus.text.models.language_model import ADAPTER, LanguageModel, check_directory, read_json
 
@@ -108,7 +108,9 @@ class HuggingFaceTokenizer:
             return str(self.tokenizer.convert_ids_to_tokens(token))
         return self.token_bytes(token).decode("utf-8", "replace")
 
-    def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[ChatMessage], *, add_generation_prompt: bool
+    ) -> list[int]:
         """Return the tokens of a conversation by the tokenizer's own chat template."""
         if not self.tokenizer.chat_template:
             raise LudusError(
@@ -135,7 +137,7 @@ class HuggingFaceTokenizer:
         found = self.tokenizer(text, add_special_tokens=False)
         return list(found["input_ids"])
 
-    def _encode_apart(self, rendered: str, messages: Sequence[Message]) -> list[int]:
+    def _encode_apart(self, rendered: str, messages: Sequence[ChatMessage]) -> list[int]:
         """Encode the template with its special tokens, and the messages, which name some, without."""
         tokens: list[int] = []
         for index, message in enumerate(messages):
@@ -145,7 +147,7 @@ class HuggingFaceTokenizer:
             tokens += self._encode_template(before) + self.encode(message.content)
         return tokens + self._encode_template(rendered)
 
-    def encode_with_mask(self, messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+    def encode_with_mask(self, messages: Sequence[ChatMessage]) -> tuple[list[int], list[bool]]:
         """Return the tokens of a conversation, and which of them are the assistant's to learn."""
         tokens = self.encode_chat(messages, add_generation_prompt=False)
         mask = [False] * len(tokens)

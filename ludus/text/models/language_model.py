@@ -20,7 +20,7 @@ from ludus.store.strict_json import dump_json, parse_json
 from ludus.store.tensors import read_tensors, write_tensors
 from ludus.text.models.byte_tokenizer import MARK, ByteTokenizer
 from ludus.text.models.llama import Llama, LlamaShape
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 
 CONFIG, WEIGHTS, TOKENIZER = "config.json", "model.safetensors", "tokenizer_config.json"
 ADAPTER = "adapter_config.json"
@@ -40,7 +40,7 @@ class LanguageModel:
     directory: Path
     """Where it was loaded from."""
     module: nn.Module
-    tokenizer: Tokenizer
+    tokenizer: ChatTokenizer
     context: int
     """The maximum number of tokens of prompt and sample together."""
 
@@ -213,7 +213,7 @@ def _load_weights(network: Llama, path: Path) -> None:
     network.load_state_dict(saved)
 
 
-def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+def _token_ids(tokenizer: ChatTokenizer) -> dict[str, int]:
     ids = {"eos_token_id": tokenizer.end_of_message, "pad_token_id": tokenizer.pad}
     if isinstance(tokenizer, ByteTokenizer):
         ids["bos_token_id"] = tokenizer.bos

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 
 
-class Tokenizer(Protocol):
+class ChatTokenizer(Protocol):
     """Encodes text and conversations. Text of a message never becomes a special token."""
 
     @property
@@ -40,10 +40,12 @@ class Tokenizer(Protocol):
     def token_text(self, token: int) -> str:
         """Return a token for people to read: its text, or the name of a special token."""
 
-    def encode_chat(self, messages: Sequence[Message], *, add_generation_prompt: bool) -> list[int]:
+    def encode_chat(
+        self, messages: Sequence[ChatMessage], *, add_generation_prompt: bool
+    ) -> list[int]:
         """Return the tokens of a conversation, with the opening of the assistant's answer if asked for."""
 
-    def encode_with_mask(self, messages: Sequence[Message]) -> tuple[list[int], list[bool]]:
+    def encode_with_mask(self, messages: Sequence[ChatMessage]) -> tuple[list[int], list[bool]]:
         """Return the tokens of a conversation, and which of them are the assistant's to learn.
 
         Those are the tokens of its messages and the end-of-message token of each.

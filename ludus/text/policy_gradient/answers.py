@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ludus.arena.protocol import ProtocolHandler
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.expert_iteration.selection import prompt_of
 from ludus.text.nested import NestedArrayDict
-from ludus.text.training_client import Datum, policy_gradient_datum
+from ludus.text.training_client import TrainingDatum, policy_gradient_datum
 
 Array = np.ndarray
 
@@ -38,13 +38,13 @@ def datums(
     rollouts: NestedArrayDict,
     handler: ProtocolHandler,
     agents: Sequence[str],
-    encode: Callable[[Sequence[Message]], tuple[int, ...]],
+    encode: Callable[[Sequence[ChatMessage]], tuple[int, ...]],
     *,
     baseline: str,
     normalise: bool,
-) -> list[Datum]:
+) -> list[TrainingDatum]:
     """Return one datum for each answer of these agents that has an advantage."""
-    found: list[Datum] = []
+    found: list[TrainingDatum] = []
     group_B = rollouts["group"][:, 0]
     for agent in agents:
         which = handler.agent_names.index(agent)

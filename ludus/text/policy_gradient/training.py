@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ludus.core import states
-from ludus.core.errors import ConfigError
+from ludus.core.errors import ConfigError, RunError
+from ludus.core.services import JournalProtocol
 from ludus.text.groups import PureTextSharedModelGroup
 from ludus.text.policy_gradient.config import PolicyGradientParameters
 from ludus.text.provider import Provider
-from ludus.text.training_client import AdamStep, Datum, Loss, TrainingClient
+from ludus.text.training_client import AdamStep, Loss, TrainingClient, TrainingDatum
 
-Step = tuple[Loss, Sequence[Datum], Mapping[str, float], AdamStep]
+JOURNAL = "trainings"
+Step = tuple[Loss, Sequence[TrainingDatum], Mapping[str, float], AdamStep]
 """The loss of a gradient step, its batch, the options of the loss, and the numbers of the optimizer."""
 
 
@@ -32,7 +34,7 @@ class TrainsByGradients(Protocol):
 class GroupTraining:
     """A part: which model it is, and how many requests it was sent."""
 
-    derived = ("_client", "_state")
+    derived = ("_client", "_state", "_journal")
 
     def __init__(
         self,
@@ -41,12 +43,15 @@ class GroupTraining:
         section: PolicyGradientParameters,
         *,
         seed: int,
+        journal: Callable[[str], JournalProtocol],
     ) -> None:
+        """`journal` is `run.journal`: the model of a stage that is repeated after a kill is used again."""
         if not isinstance(provider, TrainsByGradients):
             raise ConfigError(
                 f"the provider '{provider.config.kind}' trains no models by gradients; use tinker"
             )
         self._group, self._provider, self._section, self._seed = group, provider, section, seed
+        self._journal = journal
         self._client: TrainingClient | None = None
         self._state: dict[str, Any] | None = None
         self.num_saved = 0
@@ -54,16 +59,25 @@ class GroupTraining:
 
     async def create(self) -> None:
         """Create the model, once in a run."""
+        journal = self._journal(JOURNAL)
+        if (found := journal.get(self._group.name)) is not None:
+            self._state, self._client = found, None
+            return
         self._client = await self._provider.create_training(
             self._group.first_model, lora_rank=self._section.lora_rank, seed=self._seed
         )
+        journal.put(self._group.name, self._client.state_dict())
 
     async def client(self) -> TrainingClient:
         """Return the client, connected to the model that it was when it was saved."""
         if self._client is None:
+            if self._state is None:
+                raise RunError(
+                    f"the group '{self._group.name}' has no model to train; resume from a checkpoint after"
+                    " create_models"
+                )
             self._client = await self._provider.reopen_training(self._group.first_model)
-            if self._state is not None:
-                self._client.load_state_dict(self._state)
+            self._client.load_state_dict(self._state)
         return self._client
 
     async def steps(self, order: Sequence[Step]) -> int:

@@ -7,7 +7,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ludus.text.chat import ChatAnswer, ChatRequest, Choice, FinishReason, TokenLogprob
+from ludus.text.chat import ChatAnswer, ChatChoice, ChatRequest, FinishReason, TokenLogprob
 from ludus.text.client.failures import plain, unreadable
 from ludus.text.client.http import HttpClient, url_problem
 from ludus.text.client.limits import Limits
@@ -236,7 +236,7 @@ def read_answer(found: object, request: ChatRequest, *, name: str) -> ChatAnswer
     )
 
 
-def _choice(row: Mapping[str, Any], num_tokens: int) -> Choice:
+def _choice(row: Mapping[str, Any], num_tokens: int) -> ChatChoice:
     message = row["message"]
     text = message.get("content")
     logprobs = row.get("logprobs")
@@ -252,7 +252,7 @@ def _choice(row: Mapping[str, Any], num_tokens: int) -> Choice:
     sampled = ids if ids is not None else tokens
     told = len(sampled) if sampled is not None and num_tokens == UNTOLD else num_tokens
     text = text if isinstance(text, str) else str(message.get("refusal") or "")
-    return Choice(text, _REASONS.get(str(row.get("finish_reason")), "stop"), told, tokens)
+    return ChatChoice(text, _REASONS.get(str(row.get("finish_reason")), "stop"), told, tokens)
 
 
 def _rows(page: object, *, name: str) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from ludus.text.provider import (
     ProviderServices,
 )
 from ludus.text.server.bridge import Bridge
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.errors import ApiError
 from ludus.text.server.job_record import JobRequest
 from ludus.text.server.opening import opened_engine
@@ -60,7 +60,7 @@ class InProcess(Provider):
         super().__init__(config, services)
         self._settings = config
         self._opened = contextlib.ExitStack()
-        self._engine: LocalEngine | None = None
+        self._engine: TextEngine | None = None
         self._bridge: Bridge
 
     async def open(self) -> None:
@@ -87,7 +87,7 @@ class InProcess(Provider):
         await asyncio.to_thread(self._opened.close)
 
     @property
-    def engine(self) -> LocalEngine:
+    def engine(self) -> TextEngine:
         """The engine, while it is open."""
         if self._engine is None:
             raise ProviderError("the provider in_process is not open")
@@ -95,7 +95,9 @@ class InProcess(Provider):
 
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models of the directory."""
-        return [ModelInfo(name) for name in self.engine.library.names()]
+        engine = self.engine
+        entries = engine.library.entries()
+        return [ModelInfo(entry.name, context=engine.context_of(entry)) for entry in entries]
 
     async def chat(self, request: ChatRequest) -> ChatAnswer:
         """Return samples of the next message."""

@@ -10,10 +10,10 @@ from typing import ClassVar, Literal
 from ludus.config.base import PositiveFloat
 from ludus.config.registry import register
 from ludus.core.errors import LudusError
-from ludus.text.chat import ChatAnswer, ChatRequest, Choice, FinishReason, TokenLogprob
+from ludus.text.chat import ChatAnswer, ChatChoice, ChatRequest, FinishReason, TokenLogprob
 from ludus.text.client.secret import KeyConfig, Secret
 from ludus.text.jobs import Job, JobSpec
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 from ludus.text.provider import (
     ModelInfo,
     Provider,
@@ -27,7 +27,7 @@ from ludus.text.providers._own_server import (
     problems_of_address,
     started,
 )
-from ludus.text.tinker.api import SampledTokens, TinkerApi
+from ludus.text.tinker.api import ApiSample, TinkerApi
 from ludus.text.tinker.training import TinkerTraining
 
 
@@ -69,7 +69,7 @@ class TinkerProvider(Provider):
         self._counts = itertools.count()
         self._sampling: dict[str, _Sampling] = {}
         self._opening = asyncio.Lock()
-        self._tokenizer: Tokenizer | None = None
+        self._tokenizer: ChatTokenizer | None = None
 
     async def open(self) -> None:
         """Connect; start a server first if the config names none."""
@@ -140,7 +140,7 @@ class TinkerProvider(Provider):
                 self._sampling[model] = _Sampling(*opened)
             return self._sampling[model]
 
-    async def _tokenizer_of(self, base_model: str) -> Tokenizer:
+    async def _tokenizer_of(self, base_model: str) -> ChatTokenizer:
         if self._tokenizer is None:
             directory = self.config.tokenizer
             if directory is None:
@@ -181,14 +181,14 @@ class _Sampling:
         self.numbers = itertools.count()
 
 
-def _choice(sample: SampledTokens, request: ChatRequest, tokenizer: Tokenizer) -> Choice:
+def _choice(sample: ApiSample, request: ChatRequest, tokenizer: ChatTokenizer) -> ChatChoice:
     text = tokenizer.decode(sample.tokens)
     ends = [text.find(stop) for stop in request.stop if stop in text]
     reason: FinishReason = "length" if sample.stop_reason == "length" else "stop"
     logprobs = None
     if request.logprobs:
         logprobs = tuple(map(TokenLogprob, sample.tokens, sample.logprobs))
-    return Choice(text[: min(ends, default=len(text))], reason, len(sample.tokens), logprobs)
+    return ChatChoice(text[: min(ends, default=len(text))], reason, len(sample.tokens), logprobs)
 
 
 def _no_jobs() -> ProviderError:

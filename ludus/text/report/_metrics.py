@@ -47,7 +47,7 @@ def stage_of(name: str) -> str | None:
     return None if found is None else found["stage"]
 
 
-class Iteration(NamedTuple):
+class IterationFigures(NamedTuple):
     """The last value of each metric in one iteration."""
 
     number: int
@@ -64,7 +64,7 @@ class Iteration(NamedTuple):
         return sum(found) if found else None
 
 
-def iterations(lines: Iterable[Mapping[str, object]]) -> list[Iteration]:
+def iterations(lines: Iterable[Mapping[str, object]]) -> list[IterationFigures]:
     """Return the iterations in the lines of the logs, in order."""
     found: dict[int, dict[Figure, float]] = {}
     for line in lines:
@@ -76,7 +76,7 @@ def iterations(lines: Iterable[Mapping[str, object]]) -> list[Iteration]:
             figure, measured = read_name(name), number(value)
             if figure is not None and measured is not None:
                 found.setdefault(int(place), {})[figure] = measured
-    return [Iteration(place, found[place]) for place in sorted(found)]
+    return [IterationFigures(place, found[place]) for place in sorted(found)]
 
 
 def stage_seconds(lines: Iterable[Mapping[str, object]]) -> dict[str, float]:

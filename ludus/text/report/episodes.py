@@ -12,7 +12,7 @@ from ludus.show.report.files import ReportedRun
 from ludus.show.report.groups import run_labels
 from ludus.show.report.scales import short_number
 from ludus.store.places import is_url
-from ludus.text.report._metrics import SPLITS, Iteration, iterations, stage_seconds
+from ludus.text.report._metrics import SPLITS, IterationFigures, iterations, stage_seconds
 
 _MOST_ITERATIONS = 200
 _MOST_AGENTS = 8
@@ -56,7 +56,7 @@ def _body(run: ReportedRun, *, is_alone: bool) -> str:
     return shown or '<div class="panel"><p>No episode was played yet.</p></div>'
 
 
-def _by_iteration(found: Sequence[Iteration], pages: dict[int, str]) -> str:
+def _by_iteration(found: Sequence[IterationFigures], pages: dict[int, str]) -> str:
     """Return a row for each iteration, with a link to its transcripts."""
     agents = _words(found, "agent", "reward")[:_MOST_AGENTS]
     columns = [
@@ -79,7 +79,7 @@ def _by_iteration(found: Sequence[Iteration], pages: dict[int, str]) -> str:
     numbers = sorted(set(by_number) | set(pages))
     rows, before = [], dict.fromkeys(sums, 0.0)
     for number in numbers:
-        one = by_number.get(number, Iteration(number, {}))
+        one = by_number.get(number, IterationFigures(number, {}))
         cells = [_figure(one.total(kind, **which)) for _, kind, which in columns]
         for kind in sums:
             total = one.total(kind)
@@ -92,7 +92,7 @@ def _by_iteration(found: Sequence[Iteration], pages: dict[int, str]) -> str:
     return _table(titles, rows[-_MOST_ITERATIONS:]) + more
 
 
-def _by_stage(found: Sequence[Iteration], seconds: dict[str, float]) -> str:
+def _by_stage(found: Sequence[IterationFigures], seconds: dict[str, float]) -> str:
     """Return what each stage has used: tokens, money and time."""
     last = _last(found)
     stages = list(dict.fromkeys([*_words(found, "stage", "tokens", "cost"), *seconds]))
@@ -108,7 +108,7 @@ def _by_stage(found: Sequence[Iteration], seconds: dict[str, float]) -> str:
     return _table(["stage", "tokens", "cost", "time"], rows)
 
 
-def _by_agent(found: Sequence[Iteration]) -> str:
+def _by_agent(found: Sequence[IterationFigures]) -> str:
     """Return what each agent has used: tokens by part, and money."""
     last = _last(found)
     parts = _words(found, "part", "tokens")
@@ -123,13 +123,13 @@ def _by_agent(found: Sequence[Iteration]) -> str:
     return _table(["agent", *(f"{part} tokens" for part in parts), "cost"], rows)
 
 
-def _last(found: Sequence[Iteration]) -> Iteration:
+def _last(found: Sequence[IterationFigures]) -> IterationFigures:
     """Return the last value of every figure; a sum stays what it was where it is not logged again."""
     figures = {figure: value for one in found for figure, value in one.figures.items()}
-    return Iteration(found[-1].number if found else 0, figures)
+    return IterationFigures(found[-1].number if found else 0, figures)
 
 
-def _words(found: Iterable[Iteration], field: str, *kinds: str) -> list[str]:
+def _words(found: Iterable[IterationFigures], field: str, *kinds: str) -> list[str]:
     """Return the words that stand in a field of the figures of some kinds, in order."""
     words = {
         getattr(figure, field): None

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ludus.arena.protocol import CONTINUE, ProtocolHandler
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.nested.array_dict import NestedArrayDict
 from ludus.text.rollouts.prompts import Heard
 
@@ -22,7 +22,7 @@ from ludus.text.rollouts.prompts import Heard
 class Turn:
     """One turn of one agent."""
 
-    prompt: tuple[Message, ...]
+    prompt: tuple[ChatMessage, ...]
     """The conversation it was asked to continue."""
     text: str
     """Its answer."""
@@ -46,7 +46,7 @@ class Turn:
 
 
 @dataclass
-class Episode:
+class TextEpisode:
     """An episode about one question, as far as it has been played."""
 
     index: int
@@ -64,7 +64,7 @@ class Episode:
     """The turns of each round, by agent."""
     is_over: bool = False
 
-    def forked(self, forks: int) -> list[Episode]:
+    def forked(self, forks: int) -> list[TextEpisode]:
         """Return copies that can be played on by themselves; an episode that is over is one of its own."""
         if self.is_over:
             return [self]
@@ -101,7 +101,7 @@ _KINDS = {
 
 
 def to_arrays(
-    episodes: Sequence[Episode], handler: ProtocolHandler, *, with_tokens: bool = False
+    episodes: Sequence[TextEpisode], handler: ProtocolHandler, *, with_tokens: bool = False
 ) -> NestedArrayDict:
     """Return episodes as arrays of (B, T), padded to all rounds, with the rewards of the protocol.
 
@@ -191,7 +191,7 @@ def _note(whole: Mapping[str, np.ndarray], at: tuple[int, int, int], turn: Turn)
 
 
 def _tokens(
-    episodes: Sequence[Episode], names: Sequence[str], shape: tuple[int, int]
+    episodes: Sequence[TextEpisode], names: Sequence[str], shape: tuple[int, int]
 ) -> dict[str, np.ndarray]:
     """Return the tokens of each answer and their log-probabilities, (B, T, A, L)."""
     turns = [

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ludus.arena.protocol import CONTINUE, ProtocolHandler
-from ludus.text.chat import Message
-from ludus.text.rollouts.episodes import Episode, Turn
+from ludus.text.chat import ChatMessage
+from ludus.text.rollouts.episodes import TextEpisode, Turn
 from ludus.text.rollouts.prompts import PromptBook
-from ludus.text.rollouts.reading import Reading, read_answer
+from ludus.text.rollouts.reading import AnswerReading, read_answer
 
 
-class Asked(NamedTuple):
+class TurnRequest(NamedTuple):
     """What a speaker is asked in one turn."""
 
     agent: str
-    prompt: tuple[Message, ...]
+    prompt: tuple[ChatMessage, ...]
     key: str
     """Names the turn among all turns of the run: the seed of the answer follows from it."""
-    episode: Episode
+    episode: TextEpisode
     round_index: int
     may_decide: bool
 
@@ -44,19 +44,21 @@ class Speaker(Protocol):
     def max_retries(self) -> int:
         """How often it is asked again where an answer cannot be read."""
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         """Return so many answers to one prompt."""
 
 
 @dataclass(frozen=True)
-class Table:
+class TextTable:
     """A protocol with its prompts and the speakers of its agents."""
 
     handler: ProtocolHandler
     prompts: PromptBook
     speakers: Mapping[str, Speaker]
 
-    async def play(self, episodes: Sequence[Episode], key: str, *, forks: int = 1) -> list[Episode]:
+    async def play(
+        self, episodes: Sequence[TextEpisode], key: str, *, forks: int = 1
+    ) -> list[TextEpisode]:
         """Return episodes about one question, played to their ends.
 
         Before each round an episode that is not over becomes `forks` of them: the leaves of a tree.
@@ -72,7 +74,7 @@ class Table:
             await self._round(going, round_index, f"{key}/{round_index}")
         return playing
 
-    async def _round(self, episodes: Sequence[Episode], round_index: int, key: str) -> None:
+    async def _round(self, episodes: Sequence[TextEpisode], round_index: int, key: str) -> None:
         """Play one round: the agents that move at once do not read each other's messages of it."""
         jobs = []
         turns: list[dict[str, Turn]] = [{} for _ in episodes]
@@ -86,17 +88,17 @@ class Table:
             episode.rounds.append({name: found[name] for name in order})
             episode.is_over = self._is_over(episode, round_index)
 
-    def _turn(self, episode: Episode, round_index: int) -> Mapping[str, tuple[str, ...]]:
+    def _turn(self, episode: TextEpisode, round_index: int) -> Mapping[str, tuple[str, ...]]:
         return self.handler.turn(round_index, self._variant(episode))
 
-    def _variant(self, episode: Episode) -> int:
+    def _variant(self, episode: TextEpisode) -> int:
         return episode.seed % self.handler.num_variants
 
     def _by_prompt(
-        self, agent: str, episodes: Sequence[Episode], places: Sequence[int], round_index: int
-    ) -> Iterator[tuple[Asked, list[int]]]:
+        self, agent: str, episodes: Sequence[TextEpisode], places: Sequence[int], round_index: int
+    ) -> Iterator[tuple[TurnRequest, list[int]]]:
         """Yield the episodes with the same prompt together, so that one request serves them."""
-        groups: dict[tuple[tuple[Message, ...], bool, tuple[str, ...]], list[int]] = {}
+        groups: dict[tuple[tuple[ChatMessage, ...], bool, tuple[str, ...]], list[int]] = {}
         for place in places:
             episode = episodes[place]
             may = self.handler.decides(agent, round_index, self._variant(episode))
@@ -111,13 +113,13 @@ class Table:
             groups.setdefault((prompt, may, channels), []).append(place)
         for (prompt, may, _), members in groups.items():
             first = episodes[members[0]]
-            yield Asked(agent, prompt, "", first, round_index, may), members
+            yield TurnRequest(agent, prompt, "", first, round_index, may), members
 
     async def _ask(
         self,
         agent: str,
-        group: tuple[Asked, list[int]],
-        episodes: Sequence[Episode],
+        group: tuple[TurnRequest, list[int]],
+        episodes: Sequence[TextEpisode],
         turns: list[dict[str, Turn]],
         key: str,
     ) -> None:
@@ -141,7 +143,7 @@ class Table:
             if not waiting:
                 return
 
-    def _read(self, asked: Asked, text: str, episode: Episode) -> Reading:
+    def _read(self, asked: TurnRequest, text: str, episode: TextEpisode) -> AnswerReading:
         is_last = asked.round_index == self.handler.max_message_rounds - 1
         channels = self._turn(episode, asked.round_index)[asked.agent]
         return read_answer(
@@ -153,7 +155,7 @@ class Table:
             must_decide=asked.may_decide and (is_last or not channels),
         )
 
-    def _is_over(self, episode: Episode, round_index: int) -> bool:
+    def _is_over(self, episode: TextEpisode, round_index: int) -> bool:
         variant = self._variant(episode)
         if round_index == self.handler.max_message_rounds - 1:
             return True
@@ -165,7 +167,9 @@ class Table:
         )
 
 
-def _turn(asked: Asked, answer: Answer, reading: Reading, retries: int, tokens: int) -> Turn:
+def _turn(
+    asked: TurnRequest, answer: Answer, reading: AnswerReading, retries: int, tokens: int
+) -> Turn:
     return Turn(
         prompt=asked.prompt,
         text=answer.text,

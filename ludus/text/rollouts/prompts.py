@@ -22,7 +22,7 @@ from ludus.arena.protocol import ACCEPT, ProtocolHandler
 from ludus.config import strict_yaml
 from ludus.config.sections import StrictConfig, validate
 from ludus.core.errors import ConfigError, nearest
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 
 SHIPPED = Path(__file__).parents[1] / "prompts"
 _ALWAYS = ("agent", "goal", "round", "rounds")
@@ -96,24 +96,24 @@ class PromptBook:
         *,
         round_index: int,
         may_decide: bool,
-    ) -> tuple[Message, ...]:
+    ) -> tuple[ChatMessage, ...]:
         """Return the conversation that an agent should continue; `past` is what it has read, by round."""
         own = self._prompts[agent]
         known = {**row, **self._known(agent, round_index)}
-        found: list[Message] = []
+        found: list[ChatMessage] = []
         if own.system:
-            found.append(Message("system", _filled(own.system, known)))
+            found.append(ChatMessage("system", _filled(own.system, known)))
         waiting = [_filled(own.question, known)]
         for heard in past:
             said = [one.text for one in heard if one.is_own]
             if said:
-                found += [Message("user", _joined(waiting)), Message("assistant", said[0])]
+                found += [ChatMessage("user", _joined(waiting)), ChatMessage("assistant", said[0])]
                 waiting = []
             waiting += [
                 _filled(own.heard, {**known, **_of(one)}) for one in heard if not one.is_own
             ]
         waiting.append(_filled(own.decide if may_decide else own.speak, known))
-        return (*found, Message("user", _joined(waiting)))
+        return (*found, ChatMessage("user", _joined(waiting)))
 
     def _known(self, agent: str, round_index: int) -> dict[str, str]:
         goal = self._handler.prover_goals.get(agent)

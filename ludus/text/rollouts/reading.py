@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ludus.arena.protocol import CONTINUE
 
 
-class Reading(NamedTuple):
+class AnswerReading(NamedTuple):
     """What an agent has said in a turn."""
 
     messages: Mapping[str, str]
@@ -26,7 +26,7 @@ def read_answer(
     words: Mapping[int, str],
     may_decide: bool,
     must_decide: bool,
-) -> Reading:
+) -> AnswerReading:
     """Return what an answer says; `words` are the last line that means each decision.
 
     A decision is the last line alone, whatever its case and the full stop after it. An agent that speaks in
@@ -37,7 +37,7 @@ def read_answer(
     messages = _by_channel(said, channels)
     has_said = bool(said) or not channels
     is_well_formed = has_said and not (must_decide and decision == CONTINUE)
-    return Reading(messages, decision, is_well_formed)
+    return AnswerReading(messages, decision, is_well_formed)
 
 
 def _decided(said: str, words: Mapping[int, str]) -> int:

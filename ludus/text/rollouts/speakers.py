@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ludus.seeds import derive
 from ludus.text.chat import ChatAnswer, ChatRequest
-from ludus.text.rollouts.play import Answer, Asked
+from ludus.text.rollouts.play import Answer, TurnRequest
 from ludus.text.scenario import TextScenario
 
 
@@ -54,7 +54,7 @@ class ModelSpeaker:
     def max_retries(self) -> int:
         return self.sampling.max_retries
 
-    async def answer(self, asked: Asked, count: int) -> list[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> list[Answer]:
         """Return samples for so many episodes, by one request."""
         own = self.sampling
         request = ChatRequest(
@@ -92,11 +92,11 @@ class Demonstrator:
     seed: int
     max_retries: int = 0
 
-    async def answer(self, asked: Asked, count: int) -> Sequence[Answer]:
+    async def answer(self, asked: TurnRequest, count: int) -> Sequence[Answer]:
         """Return demonstrations, each from a generator that follows from the key of the turn."""
         return [Answer(self._one(asked, number)) for number in range(count)]
 
-    def _one(self, asked: Asked, number: int) -> str:
+    def _one(self, asked: TurnRequest, number: int) -> str:
         random = Random(derive(self.seed, f"text/demonstrations/{asked.key}", number))
         episode = asked.episode
         found = self.scenario.demonstrate(

@@ -1,6 +1,6 @@
 """Continuous batching: rows join as soon as there is room, take one token a step, and leave when they end.
 
-Batch.step
+RowBatch.step
   drop        the rows of cancelled requests
   advance     the rows there are, by the token that each has chosen
   join        rows of waiting requests; equal prompts are computed once
@@ -28,7 +28,7 @@ from ludus.text.sampling.ticket import Row, Ticket
 from ludus.text.sampling.uniforms import stream_key, uniforms
 
 
-class Batch:
+class RowBatch:
     """The rows that are sampled together; it has no thread of its own."""
 
     def __init__(

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from ludus.core.errors import LudusError, is_out_of_memory
 from ludus.text.models.language_model import LanguageModel
-from ludus.text.sampling.batch import Batch
+from ludus.text.sampling.batch import RowBatch
 from ludus.text.sampling.choose_decoder import Batching, decoder_of
 from ludus.text.sampling.decoder import Decoder
 from ludus.text.sampling.invariance import check_invariance, sample_all
@@ -159,9 +159,9 @@ class SamplingEngine:
         decoder = decoder_of(model, batching=self._batching, cache_bytes=self._cache_bytes)
         return decoder, Vocabulary(model.tokenizer, model.num_logits)
 
-    def _empty_batch(self) -> Batch:
+    def _empty_batch(self) -> RowBatch:
         decoder, context = self._decoder.fresh(), self.model.context
-        return Batch(decoder, self._vocabulary, context=context, max_rows=self._max_rows)
+        return RowBatch(decoder, self._vocabulary, context=context, max_rows=self._max_rows)
 
     def _check_open(self) -> None:
         if self._is_closed:

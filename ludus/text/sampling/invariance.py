@@ -6,7 +6,7 @@ import torch
 
 from ludus.core.errors import LudusError
 from ludus.seeds import generator
-from ludus.text.sampling.batch import Batch
+from ludus.text.sampling.batch import RowBatch
 from ludus.text.sampling.decoder import Decoder
 from ludus.text.sampling.request import Sample, SampleRequest
 from ludus.text.sampling.texts import Vocabulary
@@ -17,7 +17,7 @@ _MAX_WORK = 1 << 31
 """About the number of multiplications that the check may take."""
 
 
-def sample_all(batch: Batch, requests: list[SampleRequest]) -> list[list[Sample]]:
+def sample_all(batch: RowBatch, requests: list[SampleRequest]) -> list[list[Sample]]:
     """Return the samples of requests, all in one batch."""
     found: dict[int, list[Sample]] = {}
     failed: list[BaseException] = []
@@ -45,9 +45,9 @@ def check_invariance(
     requests = _requests(lengths[-max(4, affordable) :], len(vocabulary.bytes), num_tokens)
     unending = vocabulary.endless()
     together = sample_all(
-        Batch(decoder.fresh(), unending, context=context, max_rows=max_rows), requests
+        RowBatch(decoder.fresh(), unending, context=context, max_rows=max_rows), requests
     )
-    alone = Batch(decoder.fresh(), unending, context=context, max_rows=max_rows)
+    alone = RowBatch(decoder.fresh(), unending, context=context, max_rows=max_rows)
     for request, found in zip(requests, together, strict=True):
         (own,) = sample_all(alone, [request])
         if own != found:

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 
 
 class Vocabulary:
     """The bytes of every token."""
 
-    def __init__(self, tokenizer: Tokenizer, num_logits: int) -> None:
+    def __init__(self, tokenizer: ChatTokenizer, num_logits: int) -> None:
         """`num_logits` may exceed the tokenizer's vocabulary; a token beyond it has no bytes."""
         known = min(tokenizer.vocab_size, num_logits)
         self.bytes = [tokenizer.token_bytes(token) for token in range(known)]

@@ -14,7 +14,7 @@ from ludus.seeds import derive
 from ludus.text.scenario import TextDataset, TextDatasets, TextScenario, TextScenarioConfig
 
 
-class Task(NamedTuple):
+class FunctionTask(NamedTuple):
     """A function to write: what is asked, the body that does it, and changes each of which breaks it."""
 
     asked: str
@@ -24,7 +24,7 @@ class Task(NamedTuple):
 
 
 _TASKS = (
-    Task(
+    FunctionTask(
         "returns the sum of the numbers in `values` that are greater than {k}",
         """
         total = 0
@@ -39,7 +39,7 @@ _TASKS = (
             ("total += value", "total = value", "it keeps the last such value instead of the sum"),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns how many numbers in `values` are divisible by {k}",
         """
         count = 0
@@ -54,7 +54,7 @@ _TASKS = (
             ("value % {k} == 0", "value // {k} == 0", "it tests the quotient, not the remainder"),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns the largest number in `values`, or {k} if there is none",
         """
         if not values:
@@ -71,7 +71,7 @@ _TASKS = (
             ("        return best", "            return best", "it returns within the loop"),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns the items of `values` in reverse order, without the last {k} of the result",
         """
         turned = list(reversed(values))
@@ -91,7 +91,7 @@ _TASKS = (
             ),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns the index of the first number in `values` that is at least {k}, or -1",
         """
         for index, value in enumerate(values):
@@ -105,7 +105,7 @@ _TASKS = (
             ("return -1", "return 0", "without such a number it returns 0"),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns `values` with each number limited to the range from -{k} to {k}",
         """
         limited = []
@@ -119,7 +119,7 @@ _TASKS = (
             ("max(-{k}, min({k}, value))", "max(-{k}, value)", "it has no upper limit"),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns the running totals of `values`, each multiplied by {k}",
         """
         total, found = 0, []
@@ -134,7 +134,7 @@ _TASKS = (
             ("{k} * total", "{k} + total", "it adds {k} instead of multiplying"),
         ),
     ),
-    Task(
+    FunctionTask(
         "returns whether any two neighbours in `values` differ by more than {k}",
         """
         for one, other in zip(values, values[1:]):
@@ -208,7 +208,7 @@ class CodeValidation(TextScenario):
         return random.randrange(2) if decides else row["solution"]
 
 
-def make_row(task: Task, name: str, k: int, label: int, random: Random) -> dict[str, str]:
+def make_row(task: FunctionTask, name: str, k: int, label: int, random: Random) -> dict[str, str]:
     """Return the columns of a question: a function that is right (1) or has one fault (0)."""
     body, solution = task.body, "The function is right."
     if label == 0:

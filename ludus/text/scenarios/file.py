@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 30
 _LABEL = "label"
 
 
-class FileConfig(TextScenarioConfig):
+class FileScenarioConfig(TextScenarioConfig):
     """Questions of a file."""
 
     kind: Literal["file"]
@@ -42,8 +42,8 @@ class FileConfig(TextScenarioConfig):
 class FileScenario(TextScenario):
     """Columns are the keys of the lines besides `label`; prompts name them."""
 
-    Config = FileConfig
-    config: FileConfig
+    Config = FileScenarioConfig
+    config: FileScenarioConfig
 
     def make_datasets(self, seed: int) -> TextDatasets:
         """Return the questions in the file or files."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ludus.core.errors import LudusError
 from ludus.text.server.access import Access
 from ludus.text.server.chat_route import PATH, ChatRoute
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.errors import ApiError, server_error
 from ludus.text.server.http import (
     Disconnected,
@@ -47,7 +47,7 @@ class Application:
 
     def __init__(
         self,
-        engine: LocalEngine,
+        engine: TextEngine,
         settings: ServerSettings,
         access: Access,
         routes: FastAPI,
@@ -144,7 +144,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def make_application(
-    engine: LocalEngine, settings: ServerSettings, token: str, *, tell: Say
+    engine: TextEngine, settings: ServerSettings, token: str, *, tell: Say
 ) -> Application:
     """Return the ASGI application of a server."""
     from ludus.text.server.routes import make_routes

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from ludus.text.chat import TokenLogprob
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 from ludus.text.sampling.request import Sample
 from ludus.text.server.chat_request import ChatParameters
 from ludus.text.server.ids import next_id
@@ -25,7 +25,7 @@ TokenRow = tuple[int, float, Sequence[TokenLogprob]]
 """A token, its log-probability, and the most likely tokens in its place."""
 
 
-class Asked(NamedTuple):
+class PendingChat(NamedTuple):
     """A request on its way: what answers to it need."""
 
     id: str
@@ -45,12 +45,12 @@ class Asked(NamedTuple):
         }
 
 
-def asked(chat: ChatParameters, model: LoadedModel, prompt: tuple[int, ...]) -> Asked:
+def asked(chat: ChatParameters, model: LoadedModel, prompt: tuple[int, ...]) -> PendingChat:
     """Return a request that is answered from now on."""
-    return Asked(next_id("chatcmpl-"), int(time.time()), chat, model, prompt)
+    return PendingChat(next_id("chatcmpl-"), int(time.time()), chat, model, prompt)
 
 
-def whole(request: Asked, samples: Sequence[Sample]) -> bytes:
+def whole(request: PendingChat, samples: Sequence[Sample]) -> bytes:
     """Return the body of an answer that is not streamed."""
     chat = request.chat
     answer = request.head("chat.completion")
@@ -73,7 +73,7 @@ def whole(request: Asked, samples: Sequence[Sample]) -> bytes:
     return orjson.dumps(answer)
 
 
-def usage(request: Asked, samples: Sequence[Sample]) -> dict[str, int]:
+def usage(request: PendingChat, samples: Sequence[Sample]) -> dict[str, int]:
     """Return the number of tokens."""
     prompt, completion = len(request.prompt), sum(len(sample.tokens) for sample in samples)
     return {
@@ -84,7 +84,7 @@ def usage(request: Asked, samples: Sequence[Sample]) -> dict[str, int]:
 
 
 def chunk(
-    request: Asked,
+    request: PendingChat,
     *,
     index: int | None = None,
     delta: dict[str, Any] | None = None,
@@ -111,13 +111,13 @@ def chunk(
     return b"data: " + orjson.dumps(event) + b"\n\n"
 
 
-def _logprobs(request: Asked, sample: Sample) -> dict[str, Any]:
+def _logprobs(request: PendingChat, sample: Sample) -> dict[str, Any]:
     tops = sample.top or ((),) * len(sample.tokens)
     rows = zip(sample.tokens, sample.logprobs, tops, strict=True)
     return token_logprobs(request.model.tokenizer, rows)
 
 
-def token_logprobs(tokenizer: Tokenizer, rows: Iterable[TokenRow]) -> dict[str, Any]:
+def token_logprobs(tokenizer: ChatTokenizer, rows: Iterable[TokenRow]) -> dict[str, Any]:
     """Return the log-probabilities of tokens, each with those of the most likely ones."""
     content = []
     for token, logprob, top in rows:
@@ -126,7 +126,7 @@ def token_logprobs(tokenizer: Tokenizer, rows: Iterable[TokenRow]) -> dict[str, 
     return {"content": content, "refusal": None}
 
 
-def _token(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, Any]:
+def _token(tokenizer: ChatTokenizer, token: int, logprob: float) -> dict[str, Any]:
     return {
         "token": tokenizer.token_text(token),
         "bytes": list(tokenizer.token_bytes(token)),

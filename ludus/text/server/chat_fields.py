@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ludus.text.chat import Message, Role
+from ludus.text.chat import ChatMessage, Role
 from ludus.text.server.errors import invalid
 
 _ROLES: dict[str, Role] = {
@@ -168,7 +168,7 @@ class Only:
 class Messages:
     """The conversation."""
 
-    def read(self, value: object, name: str) -> tuple[Message, ...]:
+    def read(self, value: object, name: str) -> tuple[ChatMessage, ...]:
         if not isinstance(value, list):
             raise _wrong_type(name, value, "an array")
         if not value:
@@ -198,7 +198,7 @@ class Messages:
         return {"type": "array", "items": message, "minItems": 1}
 
 
-def _message(found: object, number: int) -> Message:
+def _message(found: object, number: int) -> ChatMessage:
     where = f"messages[{number}]"
     if not isinstance(found, dict):
         raise _wrong_type(where, found, "an object")
@@ -213,7 +213,7 @@ def _message(found: object, number: int) -> Message:
         content = _joined(content, f"{where}.content")
     if len(found) > 2:
         _check_rest(found, where)
-    return Message(role, content)
+    return ChatMessage(role, content)
 
 
 def _joined(content: object, where: str) -> str:

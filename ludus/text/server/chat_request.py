@@ -27,7 +27,7 @@ from typing import Any
 
 import orjson
 
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.server.chat_fields import (
     Biases,
     Boolean,
@@ -106,7 +106,7 @@ class ChatParameters:
     """A chat request, checked."""
 
     model: str
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     n: int = 1
     seed: int | None = None
     stop: tuple[str, ...] = ()

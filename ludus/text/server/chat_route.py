@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from ludus.core.errors import LudusError
 from ludus.text.sampling.request import Sample
 from ludus.text.server.bridge import Bridge
-from ludus.text.server.chat_answer import DONE, Asked, asked, whole
+from ludus.text.server.chat_answer import DONE, PendingChat, asked, whole
 from ludus.text.server.chat_request import ChatParameters, parse_chat
 from ludus.text.server.chat_stream import ChatStream
-from ludus.text.server.engine import LocalEngine, most_tokens
+from ludus.text.server.engine import TextEngine, most_tokens
 from ludus.text.server.errors import ApiError
 from ludus.text.server.http import (
     EVENTS,
@@ -33,7 +33,7 @@ PATH = "/v1/chat/completions"
 class ChatRoute:
     """Answers POST /v1/chat/completions."""
 
-    def __init__(self, engine: LocalEngine, settings: ServerSettings) -> None:
+    def __init__(self, engine: TextEngine, settings: ServerSettings) -> None:
         self._engine = engine
         self._settings = settings
         self._limits = RateLimits(
@@ -102,7 +102,7 @@ class ChatRoute:
             if most:
                 self._limits.give_back(most)
 
-    async def _sampled(self, request: Asked, receive: Receive) -> Sequence[Sample]:
+    async def _sampled(self, request: PendingChat, receive: Receive) -> Sequence[Sample]:
         assert self._bridge is not None
         waiting = self._bridge.wrap(
             self._engine.submit(request.chat, request.model, request.prompt)
@@ -118,7 +118,7 @@ class ChatRoute:
             raise
 
     async def _stream(
-        self, request: Asked, receive: Receive, send: Send, headers: Headers
+        self, request: PendingChat, receive: Receive, send: Send, headers: Headers
     ) -> Sequence[Sample]:
         assert self._bridge is not None
         stream = ChatStream(request, self._bridge)

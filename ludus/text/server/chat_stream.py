@@ -11,14 +11,14 @@ import orjson
 from ludus.core.errors import LudusError
 from ludus.text.sampling.request import Piece, Sample
 from ludus.text.server.bridge import Bridge
-from ludus.text.server.chat_answer import Asked, chunk, token_logprobs
+from ludus.text.server.chat_answer import PendingChat, chunk, token_logprobs
 from ludus.text.server.errors import ApiError, server_error
 
 
 class ChatStream:
     """Turns tokens into events, several at a time if the client is slower than the model."""
 
-    def __init__(self, request: Asked, bridge: Bridge) -> None:
+    def __init__(self, request: PendingChat, bridge: Bridge) -> None:
         self._request = request
         self._bridge = bridge
         self._pieces: list[tuple[int, Piece]] = []

@@ -1,4 +1,4 @@
-"""LocalEngine: models of this machine, sampled from and tuned, without HTTP.
+"""TextEngine: models of this machine, sampled from and tuned, without HTTP.
 
 ROOT/models/        ModelLibrary    models, by name
 ROOT/files/         FileStore       uploaded files
@@ -21,7 +21,8 @@ from pathlib import Path
 from ludus.core.errors import LudusError
 from ludus.core.services import drop_message
 from ludus.store.local import LocalStorage
-from ludus.text.chat import ChatAnswer, ChatRequest, Choice, TokenLogprob
+from ludus.text.chat import ChatAnswer, ChatChoice, ChatRequest, TokenLogprob
+from ludus.text.models.language_model import CONFIG, read_json
 from ludus.text.models.library import LibraryEntry, ModelLibrary
 from ludus.text.models.new_model import NewModelConfig, make_model
 from ludus.text.sampling.request import OnToken, RequestError, Sample, SampleRequest
@@ -42,10 +43,10 @@ _LEAST = 1e-9
 _UNFINISHED = re.compile(r"\.(tmp|trash)-[0-9a-zA-Z_-]+$")
 
 
-class LocalEngine:
+class TextEngine:
     """Samples from the models of a root and tunes them; safe to call from several threads.
 
-    with LocalEngine(root) as engine:
+    with TextEngine(root) as engine:
         engine.add_new_model("tiny", config)
         answer = engine.chat(request).result()
     """
@@ -67,7 +68,7 @@ class LocalEngine:
     def _tell_event(self, text: str, *, event: str | None = None) -> None:
         self._tell(text)
 
-    def __enter__(self) -> LocalEngine:
+    def __enter__(self) -> TextEngine:
         """Lock the root, and go on with its jobs; raise RunError if another process serves it."""
         with contextlib.ExitStack() as opened:
             storage = LocalStorage(self.root)
@@ -126,6 +127,15 @@ class LocalEngine:
     def is_loaded(self, name: str) -> bool:
         """Return whether a model is in memory."""
         return name in self.models
+
+    def context_of(self, entry: LibraryEntry) -> int | None:
+        """Return the maximum number of tokens of prompt and sample together, where its config says it."""
+        try:
+            config = read_json(entry.directory / CONFIG)
+        except LudusError:
+            return None
+        found = config.get("max_position_embeddings") or config.get("n_positions")
+        return found if isinstance(found, int) else None
 
     def entry(self, name: str) -> LibraryEntry:
         """Return a model of the library, or raise ApiError."""
@@ -248,7 +258,7 @@ def _sweep(storage: LocalStorage, folder: str) -> None:
 
 def _answer(samples: Sequence[Sample], prompt_tokens: int, *, with_logprobs: bool) -> ChatAnswer:
     choices = tuple(
-        Choice(
+        ChatChoice(
             sample.text,
             sample.finish_reason,
             len(sample.tokens),

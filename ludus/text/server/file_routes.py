@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, File, Form, Header, Query, Request, UploadFile
 from fastapi.responses import FileResponse
 
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.files import Purpose
 from ludus.text.server.pages import page_of, refuse_unknown
 from ludus.text.server.schemas import Deleted, FileObject, FilePage
@@ -16,7 +16,7 @@ MOST_FILES = 10_000
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255)]
 
 
-def file_routes(engine: LocalEngine) -> APIRouter:
+def file_routes(engine: TextEngine) -> APIRouter:
     """Return the routes under /files."""
     router = APIRouter(tags=["files"])
 

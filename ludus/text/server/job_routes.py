@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request
 
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.errors import invalid
 from ludus.text.server.file_routes import IdempotencyKey
 from ludus.text.server.job_record import JobRecord
@@ -35,7 +35,7 @@ _METADATA = {
 }
 
 
-def job_routes(engine: LocalEngine) -> APIRouter:
+def job_routes(engine: TextEngine) -> APIRouter:
     """Return the routes under /fine_tuning/jobs."""
     router = APIRouter(prefix="/fine_tuning/jobs", tags=["fine-tuning"])
     _add_changes(router, engine)
@@ -97,7 +97,7 @@ def job_routes(engine: LocalEngine) -> APIRouter:
     return router
 
 
-def _add_changes(router: APIRouter, engine: LocalEngine) -> None:
+def _add_changes(router: APIRouter, engine: TextEngine) -> None:
     @router.post("/{job_id}/cancel", response_model=JobObject)
     def cancel_job(job_id: str) -> dict[str, Any]:
         """Cancel a job."""
@@ -110,7 +110,7 @@ def _add_changes(router: APIRouter, engine: LocalEngine) -> None:
 
     @router.post("/{job_id}/resume", response_model=JobObject)
     def resume_job(job_id: str) -> dict[str, Any]:
-        """Resume a paused job, exactly where it was."""
+        """Resume a paused job exactly where it was, or one that failed by no fault of its files."""
         return engine.jobs.resume(job_id).to_json()
 
 

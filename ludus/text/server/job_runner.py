@@ -59,7 +59,11 @@ class JobRunner:
         self._thread = threading.Thread(target=self._run, name="fine-tuning jobs", daemon=True)
 
     def start(self) -> None:
-        """Begin to run jobs."""
+        """Begin to run jobs, and delete what a killed server has left of those that need it no more."""
+        for directory in sorted(self._runs.iterdir()) if self._runs.is_dir() else ():
+            job = self._store.find(directory.name)
+            if job is not None and job.status in ("succeeded", "cancelled"):
+                self.forget(job)
         self._thread.start()
 
     def poke(self) -> None:
@@ -139,7 +143,7 @@ class JobRunner:
             elif not self._is_closing:
                 self._store.change(job.id, of={"pausing"}, status="paused")
                 if self._store.get(job.id).status == "cancelled":
-                    self._forget(job)
+                    self.forget(job)
 
     def _task(self, job: JobRecord, base: Path) -> dict[str, Any]:
         """Return what the worker needs to know."""
@@ -223,9 +227,9 @@ class JobRunner:
         if done is None:
             # It was cancelled while its model was being kept.
             self._library.delete(job.tuned_model)
-        self._forget(job)
+        self.forget(job)
 
-    def _forget(self, job: JobRecord) -> None:
+    def forget(self, job: JobRecord) -> None:
         """Delete the run of a job that needs it no more; its metrics are among the events."""
         shutil.rmtree(self._runs / job.id, ignore_errors=True)
 

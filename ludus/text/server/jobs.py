@@ -144,8 +144,12 @@ class Jobs:
 
     def cancel(self, job_id: str) -> JobRecord:
         """Cancel a job; the model it would have made is never there."""
-        self._changed(job_id, "cancelled", of={*OPEN, "paused"})
-        self.runner.poke()
+        waiting = self.store.change(job_id, of={"queued", "paused"}, status="cancelled")
+        if waiting is not None:
+            self.runner.forget(waiting)
+        else:
+            self._changed(job_id, "cancelled", of={*OPEN, "paused"})
+            self.runner.poke()
         return self.store.get(job_id)
 
     def pause(self, job_id: str) -> JobRecord:
@@ -158,11 +162,15 @@ class Jobs:
         return self.store.get(job_id)
 
     def resume(self, job_id: str) -> JobRecord:
-        """Queue a paused job again."""
+        """Queue a paused job again, or one that failed for a reason other than its files."""
         job = self.store.get(job_id)
-        if job.status not in ("queued", "running"):
+        if job.error is not None and not job.error.code.startswith("invalid_"):
+            self.store.change(
+                job_id, of={"failed"}, status="queued", error=None, finished_at=None, num_crashes=0
+            )
+        elif job.status not in ("queued", "running"):
             self._changed(job_id, "queued", of={"paused"})
-            self.runner.poke()
+        self.runner.poke()
         return self.store.get(job_id)
 
     def checkpoints(self, job_id: str) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import torch
 
 from ludus.config.optional import optional
 from ludus.text.models.new_model import NewModelConfig
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.settings import EngineSettings, Say, ServerSettings
 
 if TYPE_CHECKING:
@@ -28,11 +28,11 @@ def opened_engine(
     new_models: Mapping[str, NewModelConfig],
     models: Mapping[str, Path],
     tell: Say,
-) -> Iterator[LocalEngine]:
+) -> Iterator[TextEngine]:
     """Yield the engine of a root that has these models, each checked to sample the same at any load."""
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
-    with LocalEngine(root, settings, tell=tell) as engine:
+    with TextEngine(root, settings, tell=tell) as engine:
         for name, config in new_models.items():
             engine.add_new_model(name, config)
         for name, directory in models.items():

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from ludus.core.errors import LudusError
 from ludus.text.server.chat_request import SCHEMA
 from ludus.text.server.chat_route import PATH
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.errors import ApiError, server_error
 from ludus.text.server.file_routes import file_routes
 from ludus.text.server.job_routes import job_routes
@@ -37,7 +37,7 @@ _ERRORS = {
 }
 
 
-def make_routes(engine: LocalEngine) -> FastAPI:
+def make_routes(engine: TextEngine) -> FastAPI:
     """Return the application of all routes but chat completions."""
     app = FastAPI(
         title="ludus serve",

@@ -46,6 +46,8 @@ class ModelObject(BaseModel):
     object: Literal["model"]
     created: int
     owned_by: str
+    context_length: int | None
+    """The maximum number of tokens of prompt and sample together."""
     parent: str | None
     """The model that it was tuned from."""
 
@@ -157,7 +159,7 @@ class CheckpointPage(_Page):
     data: list[CheckpointObject]
 
 
-class Hyperparameters(_Body):
+class HyperparametersBody(_Body):
     """How to tune; `auto` lets the server choose."""
 
     n_epochs: Annotated[int, Field(ge=1, le=1000), WHOLE] | Auto | None = None
@@ -167,7 +169,7 @@ class Hyperparameters(_Body):
     """An addition: train adapters of this rank (LoRA) alone, of a model of transformers."""
 
 
-class DpoHyperparameters(Hyperparameters):
+class DpoHyperparametersBody(HyperparametersBody):
     """How to tune on preferences."""
 
     beta: Annotated[float, Field(gt=0, le=100)] | Auto | None = None
@@ -178,16 +180,16 @@ class DpoHyperparameters(Hyperparameters):
 class SupervisedOptions(_Body):
     """Options of learning from conversations."""
 
-    hyperparameters: Hyperparameters | None = None
+    hyperparameters: HyperparametersBody | None = None
 
 
 class DpoOptions(_Body):
     """Options of direct preference optimisation."""
 
-    hyperparameters: DpoHyperparameters | None = None
+    hyperparameters: DpoHyperparametersBody | None = None
 
 
-class SupervisedMethod(_Body):
+class SupervisedMethodBody(_Body):
     """Learning from conversations."""
 
     type: Literal["supervised"]
@@ -195,7 +197,7 @@ class SupervisedMethod(_Body):
     dpo: None = None
 
 
-class DpoMethod(_Body):
+class DpoMethodBody(_Body):
     """Learning from preferences: direct preference optimisation."""
 
     type: Literal["dpo"]
@@ -209,9 +211,11 @@ class CreateJob(_Body):
     model: Annotated[str, Field(min_length=1, max_length=200)]
     training_file: Annotated[str, Field(min_length=1, max_length=200)]
     validation_file: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    hyperparameters: Hyperparameters | None = None
+    hyperparameters: HyperparametersBody | None = None
     """An earlier place of those of supervised jobs."""
-    method: Annotated[SupervisedMethod | DpoMethod, Field(discriminator="type")] | None = None
+    method: Annotated[SupervisedMethodBody | DpoMethodBody, Field(discriminator="type")] | None = (
+        None
+    )
     suffix: Annotated[str, Field(max_length=64)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63), WHOLE] | None = None
     metadata: (
@@ -228,10 +232,10 @@ class CreateJob(_Body):
 
     def to_request(self) -> JobRequest:
         """Return what is asked for, without what is left to the server."""
-        sections: list[Hyperparameters | None] = [self.hyperparameters]
-        if isinstance(self.method, SupervisedMethod) and self.method.supervised is not None:
+        sections: list[HyperparametersBody | None] = [self.hyperparameters]
+        if isinstance(self.method, SupervisedMethodBody) and self.method.supervised is not None:
             sections.append(self.method.supervised.hyperparameters)
-        if isinstance(self.method, DpoMethod) and self.method.dpo is not None:
+        if isinstance(self.method, DpoMethodBody) and self.method.dpo is not None:
             sections.append(self.method.dpo.hyperparameters)
         chosen: dict[str, Any] = {}
         for section in sections:
@@ -248,7 +252,7 @@ class CreateJob(_Body):
         )
 
 
-class ChatMessage(BaseModel):
+class MessageObject(BaseModel):
     """A sampled message."""
 
     role: Literal["assistant"]
@@ -256,11 +260,11 @@ class ChatMessage(BaseModel):
     refusal: None
 
 
-class ChatChoice(BaseModel):
+class ChoiceObject(BaseModel):
     """A sample."""
 
     index: int
-    message: ChatMessage
+    message: MessageObject
     logprobs: dict[str, Any] | None
     finish_reason: Literal["stop", "length"]
     token_ids: list[int] | None = None
@@ -282,7 +286,7 @@ class ChatCompletion(BaseModel):
     created: int
     model: str
     system_fingerprint: str
-    choices: list[ChatChoice]
+    choices: list[ChoiceObject]
     usage: Usage
     service_tier: str
     prompt_token_ids: list[int] | None = None

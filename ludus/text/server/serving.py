@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ludus.core.errors import ConfigError
 from ludus.text.server.access import read_token
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.settings import Say, ServerSettings
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def url_of(listening: socket.socket, host: str) -> str:
 class Serving:
     """An engine that is being served; `run` returns after `stop`."""
 
-    def __init__(self, engine: LocalEngine, settings: ServerSettings, *, tell: Say) -> None:
+    def __init__(self, engine: TextEngine, settings: ServerSettings, *, tell: Say) -> None:
         """Open the socket and make the application; raise LudusError if that is not possible."""
         from ludus.text.server.app import make_application
 

@@ -21,7 +21,7 @@ T = TypeVar("T")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-class SampledTokens(NamedTuple):
+class ApiSample(NamedTuple):
     """One sample."""
 
     tokens: tuple[int, ...]
@@ -115,7 +115,7 @@ class TinkerApi:
 
     async def sample(
         self, session_id: str, number: int, prompt: Sequence[int], request: ChatRequest
-    ) -> list[SampledTokens]:
+    ) -> list[ApiSample]:
         """Return samples that continue a prompt: one try, as the caller repeats it under another number."""
         params: dict[str, Any] = {
             "max_tokens": request.max_tokens,
@@ -141,9 +141,7 @@ class TinkerApi:
             error.is_transient = error.is_transient or error.status == 410
             raise
         return [
-            SampledTokens(
-                tuple(one["tokens"]), tuple(one.get("logprobs") or ()), one["stop_reason"]
-            )
+            ApiSample(tuple(one["tokens"]), tuple(one.get("logprobs") or ()), one["stop_reason"])
             for one in found["sequences"]
         ]
 

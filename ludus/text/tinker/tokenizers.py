@@ -8,10 +8,10 @@ from ludus.config.optional import optional
 from ludus.core.errors import ConfigError
 from ludus.text.models.byte_tokenizer import MARK, ByteTokenizer
 from ludus.text.models.language_model import TOKENIZER, read_json
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 
 
-def read_tokenizer(directory: str | Path) -> Tokenizer:
+def read_tokenizer(directory: str | Path) -> ChatTokenizer:
     """Return the tokenizer of a directory: ludus's own, or one of transformers; nothing is downloaded."""
     path = Path(directory)
     if not (path / TOKENIZER).is_file():

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ludus.core import states
-from ludus.text.chat import Message
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.chat import ChatMessage
+from ludus.text.models.tokenizer import ChatTokenizer
 from ludus.text.provider import ProviderError
 from ludus.text.tinker.api import TinkerApi, datum_json
-from ludus.text.training_client import AdamStep, BatchOutput, Datum, Loss, TrainingClient
+from ludus.text.training_client import AdamStep, BatchOutput, Loss, TrainingClient, TrainingDatum
 
 _MOST_DATUMS = 1024
 """The datums of one request; the server adds the gradients of several."""
@@ -20,14 +20,14 @@ _MOST_DATUMS = 1024
 class TinkerTraining(TrainingClient):
     """One model of a server of Tinker's API."""
 
-    def __init__(self, api: TinkerApi, tokenizer: Tokenizer, model_id: str) -> None:
+    def __init__(self, api: TinkerApi, tokenizer: ChatTokenizer, model_id: str) -> None:
         self._api, self._tokenizer = api, tokenizer
         self.model_id = model_id
         self._num_requests = 0
         # The number of a request is its place: the next is sent once it is answered.
         self._turn = asyncio.Lock()
 
-    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    def encode(self, messages: Sequence[ChatMessage]) -> tuple[int, ...]:
         """Return the tokens of a conversation, up to where the model's answer begins."""
         return tuple(self._tokenizer.encode_chat(messages, add_generation_prompt=True))
 
@@ -36,7 +36,11 @@ class TinkerTraining(TrainingClient):
         return (*self._tokenizer.encode(text), self._tokenizer.end_of_message)
 
     async def forward_backward(
-        self, datums: Sequence[Datum], loss: Loss, *, config: Mapping[str, float] | None = None
+        self,
+        datums: Sequence[TrainingDatum],
+        loss: Loss,
+        *,
+        config: Mapping[str, float] | None = None,
     ) -> BatchOutput:
         """Add the gradient of a batch, in several requests if it is large."""
         total = 0.0

@@ -12,7 +12,7 @@ from ludus.seeds import derive
 from ludus.text.malt.config import MaltHyperParameters
 from ludus.text.malt.tree import preference_pairs
 from ludus.text.nested.array_dict import NestedArrayDict
-from ludus.text.rollouts.episodes import Episode, to_arrays
+from ludus.text.rollouts.episodes import TextEpisode, to_arrays
 from ludus.text.trainer import PureTextRlTrainer
 
 
@@ -24,7 +24,7 @@ class PureTextMaltTrainer(PureTextRlTrainer):
     config: MaltHyperParameters
 
     def _sample_rollouts(
-        self, episodes: Sequence[Sequence[Episode]], *, stage: str, key: str
+        self, episodes: Sequence[Sequence[TextEpisode]], *, stage: str, key: str
     ) -> NestedArrayDict:
         """Grow a tree from each question; test episodes have one answer in each turn."""
         if stage != "sample_rollouts":

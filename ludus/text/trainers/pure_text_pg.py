@@ -10,13 +10,13 @@ from typing import ClassVar
 from ludus.config.registry import register_trainer
 from ludus.core import Repeat, Run, Stage, Stateful
 from ludus.seeds import derive
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.nested import NestedArrayDict
 from ludus.text.policy_gradient.answers import datums
 from ludus.text.policy_gradient.config import PolicyGradientHyperParameters
 from ludus.text.policy_gradient.training import GroupTraining, Step
 from ludus.text.trainer import PureTextRlTrainer
-from ludus.text.training_client import Datum, TrainingClient, supervised_datum
+from ludus.text.training_client import TrainingClient, TrainingDatum, supervised_datum
 
 
 @register_trainer("pure_text_pg")
@@ -36,7 +36,13 @@ class PureTextPgTrainer(PureTextRlTrainer):
         super().prepare(max_steps=max_steps)
         section = self.config.policy_gradient
         self.training = {
-            name: GroupTraining(group, self.connection.provider, section, seed=self.config.seed)
+            name: GroupTraining(
+                group,
+                self.connection.provider,
+                section,
+                seed=self.config.seed,
+                journal=self.run.journal,
+            )
             for name, group in self.groups.items()
             if not group.is_frozen
         }
@@ -106,8 +112,8 @@ class PureTextPgTrainer(PureTextRlTrainer):
             run.counters["opt_steps"] += self._do(training.steps(order))
 
     def _minibatches(
-        self, found: Sequence[Datum], name: str, epoch: int, size: int | None = None
-    ) -> list[list[Datum]]:
+        self, found: Sequence[TrainingDatum], name: str, epoch: int, size: int | None = None
+    ) -> list[list[TrainingDatum]]:
         iteration = self.groups[name].iteration
         seed = derive(self.config.seed, f"text/minibatches/{name}/{iteration}", epoch)
         order = list(found)
@@ -116,7 +122,7 @@ class PureTextPgTrainer(PureTextRlTrainer):
         return [order[at : at + size] for at in range(0, len(order), size)]
 
 
-def _imitated(client: TrainingClient, line: bytes) -> Datum:
-    *prompt, answer = [Message(**one) for one in json.loads(line)["messages"]]
+def _imitated(client: TrainingClient, line: bytes) -> TrainingDatum:
+    *prompt, answer = [ChatMessage(**one) for one in json.loads(line)["messages"]]
     tokens = client.encode(prompt)
     return supervised_datum(tokens, client.encode_answer(answer.content))

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from ludus.core.errors import ConfigError
-from ludus.text.chat import Message, Role
+from ludus.text.chat import ChatMessage, Role
 from ludus.text.jobs import Method
 
 _ROLES: tuple[Role, ...] = get_args(Role)
@@ -46,7 +46,7 @@ class BadLinesError(ConfigError):
 class Conversation(NamedTuple):
     """Messages, of which some of the assistant's are learned."""
 
-    messages: tuple[Message, ...]
+    messages: tuple[ChatMessage, ...]
     is_trained: tuple[bool, ...]
     """Whether each assistant message is learned, in order."""
 
@@ -220,7 +220,7 @@ def _conversation(found: object, name: str) -> Conversation:
     return Conversation(messages, is_trained)
 
 
-def _message(found: object, name: str) -> tuple[Message, bool]:
+def _message(found: object, name: str) -> tuple[ChatMessage, bool]:
     """Return a message, and whether its weight is 1."""
     if not isinstance(found, dict):
         raise _BadLine(f"has a message in '{name}' that is {_type_of(found)}, not an object")
@@ -242,7 +242,7 @@ def _message(found: object, name: str) -> tuple[Message, bool]:
         raise _BadLine(
             f"has a message of the {role} with weight {_shown(weight)}; an assistant message may have 0 or 1"
         )
-    return Message(role, _text(content, "content")), weight == 1
+    return ChatMessage(role, _text(content, "content")), weight == 1
 
 
 def _part(part: object) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ludus.core.errors import LudusError
 from ludus.core.object_walker import digest_of
-from ludus.text.models.tokenizer import Tokenizer
+from ludus.text.models.tokenizer import ChatTokenizer
 from ludus.text.tuning.lines import (
     BadLinesError,
     Conversation,
@@ -70,7 +70,7 @@ class TokenBatch(NamedTuple):
 
 
 def tokenise(
-    examples: Sequence[TrainingExample], tokenizer: Tokenizer, *, context: int, source: str
+    examples: Sequence[TrainingExample], tokenizer: ChatTokenizer, *, context: int, source: str
 ) -> TokenTable:
     """Return the tokens of all examples; raise BadLinesError for those longer than the context."""
     tokens: list[int] = []
@@ -104,7 +104,7 @@ def tokenise(
     )
 
 
-def _encoded(sample: TrainingText, tokenizer: Tokenizer) -> tuple[list[int], list[bool]]:
+def _encoded(sample: TrainingText, tokenizer: ChatTokenizer) -> tuple[list[int], list[bool]]:
     """Return the tokens of a sample and which are learned."""
     if isinstance(sample, PlainText):
         prompt, completion = tokenizer.encode(sample.prompt), tokenizer.encode(sample.completion)

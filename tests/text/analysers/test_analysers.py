@@ -13,8 +13,8 @@ from ludus.config.sections import validate
 from ludus.core.errors import ConfigError
 from ludus.text.analyser import AnalysedTextRollouts
 from ludus.text.analysers.message_information import (
-    MessageInformation,
     MessageInformationConfig,
+    TextInformation,
     mutual_information,
 )
 from ludus.text.analysers.message_statistics import MessageStatistics, MessageStatisticsConfig
@@ -45,7 +45,7 @@ def information(said: Sequence[str], labels: Sequence[int], of: str = "answer") 
     section = validate(
         MessageInformationConfig, {"kind": "message_information", "of": of}, source="test"
     )
-    return dict(MessageInformation(section).analyse(rollouts(said, labels), handler_of(ADP)))
+    return dict(TextInformation(section).analyse(rollouts(said, labels), handler_of(ADP)))
 
 
 def test_lengths_and_words_of_answers_are_counted() -> None:

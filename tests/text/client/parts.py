@@ -11,9 +11,9 @@ from typing import Any
 from ludus.core.services import MemoryJournal
 from ludus.store.journal import Journal
 from ludus.store.local import LocalStorage
-from ludus.text.chat import ChatAnswer, ChatRequest, Message
+from ludus.text.chat import ChatAnswer, ChatMessage, ChatRequest
 from ludus.text.client.client import Client
-from ludus.text.client.config import BudgetConfig, ClientConfig, PriceConfig, RetryConfig
+from ludus.text.client.config import ClientConfig, PriceConfig, RetryConfig, SpendingConfig
 from ludus.text.client.ledger import Ledger
 from ludus.text.jobs import JobSpec
 from ludus.text.provider import Provider, ProviderServices
@@ -42,15 +42,15 @@ def client_config(**changes: Any) -> ClientConfig:
     return ClientConfig(**{**keys, **changes})
 
 
-def budget(**changes: Any) -> BudgetConfig:
+def budget(**changes: Any) -> SpendingConfig:
     keys: dict[str, Any] = {"max_cost": None, "max_tokens": None, "prices": {"*": PRICE}}
-    return BudgetConfig(**{**keys, **changes})
+    return SpendingConfig(**{**keys, **changes})
 
 
 def request(text: str = "How many?", **changes: Any) -> ChatRequest:
     keys: dict[str, Any] = {
         "model": "tiny",
-        "messages": (Message("user", text),),
+        "messages": (ChatMessage("user", text),),
         "n": 1,
         "seed": 7,
         "max_tokens": 8,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from ludus.core.errors import LudusError, StorageError
-from ludus.text.chat import ChatAnswer, Choice, TokenLogprob
-from ludus.text.client.answers import AnswerJournal, Record
+from ludus.text.chat import ChatAnswer, ChatChoice, TokenLogprob
+from ludus.text.client.answers import AnswerJournal, AnswerRecord
 from ludus.text.client.ledger import Ledger
 from ludus.text.client.spending import Amount, Payer, Spent
 from tests.text.client.parts import (
@@ -29,12 +29,12 @@ from tests.text.client.parts import (
 from tests.text.faulty_server import FaultyServer
 
 PAYER = Payer("solver", "sample", "tiny")
-ANSWER = ChatAnswer((Choice("ja", "stop", 3),), 10, 3)
+ANSWER = ChatAnswer((ChatChoice("ja", "stop", 3),), 10, 3)
 
 
-def record(answer: ChatAnswer | None = ANSWER, **changes: Any) -> Record:
+def record(answer: ChatAnswer | None = ANSWER, **changes: Any) -> AnswerRecord:
     keys: dict[str, Any] = {"open": None, "spent": Spent(1, 10, 0, 3, cost=0.5), "answer": answer}
-    return Record("digest", PAYER, **{**keys, **changes})
+    return AnswerRecord("digest", PAYER, **{**keys, **changes})
 
 
 def file(folder: Path, iteration: int = 0) -> Path:
@@ -192,7 +192,7 @@ def test_a_damaged_line_is_an_error_that_names_it(tmp_path: Path) -> None:
 
 def test_an_answer_longer_than_a_line_comes_back_whole(tmp_path: Path) -> None:
     tokens = tuple(TokenLogprob(at, -0.1 * at) for at in range(60_000))
-    answer = ChatAnswer((Choice('ü"\\' * 300_000, "length", 60_000, tokens),), 1, 60_000)
+    answer = ChatAnswer((ChatChoice('ü"\\' * 300_000, "length", 60_000, tokens),), 1, 60_000)
 
     async def main() -> None:
         journal = AnswerJournal(journals(tmp_path))

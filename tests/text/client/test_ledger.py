@@ -12,7 +12,7 @@ import pytest
 from ludus.config.sections import validate
 from ludus.core.errors import CheckpointError, ConfigError
 from ludus.text.client.client import Client
-from ludus.text.client.config import MILLION, BudgetConfig
+from ludus.text.client.config import MILLION, SpendingConfig
 from ludus.text.client.ledger import BudgetSpent, Ledger
 from ludus.text.client.spending import Payer, Spent, worst_of_request
 from tests.text.client.parts import (
@@ -150,7 +150,7 @@ def test_a_budget_of_zero_allows_what_costs_nothing() -> None:
     async def main() -> None:
         free = {"input": 0.0, "cached_input": 0.0, "output": 0.0, "training": 0.0}
         config = validate(
-            BudgetConfig,
+            SpendingConfig,
             {"max_cost": 0.0, "max_tokens": None, "prices": {"tiny": free}},
             source="x",
         )
@@ -255,4 +255,4 @@ def test_prices_are_found_by_the_longest_beginning_and_missing_ones_are_told_bef
 def test_a_star_within_a_name_is_refused() -> None:
     data = {"max_cost": None, "max_tokens": None, "prices": {"a*b": PRICE.model_dump()}}
     with pytest.raises(ConfigError, match=r"'prices.a\*b': \* may stand at the end"):
-        validate(BudgetConfig, data, source="x")
+        validate(SpendingConfig, data, source="x")

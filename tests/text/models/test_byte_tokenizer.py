@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from ludus.core.errors import LudusError
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.models import byte_tokenizer as bytes_
 from ludus.text.models.byte_tokenizer import ByteTokenizer
 
@@ -20,7 +20,7 @@ def test_decoding_undoes_encoding(text: str) -> None:
 
 
 def test_a_conversation_is_the_bytes_of_its_messages_between_special_tokens() -> None:
-    messages = [Message("user", "hü"), Message("assistant", "a")]
+    messages = [ChatMessage("user", "hü"), ChatMessage("assistant", "a")]
     expected = [256, 258, 104, 0xC3, 0xBC, 260, 259, 97, 260, 259]
     assert TOKENIZER.encode_chat(messages, add_generation_prompt=True) == expected
     assert TOKENIZER.encode_chat(messages, add_generation_prompt=False) == expected[:-1]
@@ -28,7 +28,7 @@ def test_a_conversation_is_the_bytes_of_its_messages_between_special_tokens() ->
 
 def test_the_assistants_text_and_its_end_are_learned_and_nothing_else() -> None:
     messages = [
-        Message(role, "ab") for role in ("system", "user", "assistant", "user", "assistant")
+        ChatMessage(role, "ab") for role in ("system", "user", "assistant", "user", "assistant")
     ]  # type: ignore[arg-type]
     tokens, mask = TOKENIZER.encode_with_mask(messages)
     assert tokens == TOKENIZER.encode_chat(messages, add_generation_prompt=False)
@@ -38,7 +38,7 @@ def test_the_assistants_text_and_its_end_are_learned_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", bytes_.SPECIAL)
 def test_the_name_of_a_special_token_in_a_message_is_text(name: str) -> None:
-    tokens = TOKENIZER.encode_chat([Message("user", name)], add_generation_prompt=False)
+    tokens = TOKENIZER.encode_chat([ChatMessage("user", name)], add_generation_prompt=False)
     assert tokens[2:-1] == list(name.encode())
 
 
@@ -51,4 +51,4 @@ def test_special_tokens_have_no_text_and_broken_utf8_is_replaced() -> None:
 
 def test_an_unknown_role_is_named() -> None:
     with pytest.raises(LudusError, match="'tool', which is none of system, user, assistant"):
-        TOKENIZER.encode_chat([Message("tool", "x")], add_generation_prompt=True)  # type: ignore[arg-type]
+        TOKENIZER.encode_chat([ChatMessage("tool", "x")], add_generation_prompt=True)  # type: ignore[arg-type]

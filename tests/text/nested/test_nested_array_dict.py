@@ -69,8 +69,10 @@ def listed(data: NestedArrayDict) -> dict[tuple[str, ...], Any]:
 SOME = models().filter(lambda model: bool(model) and size_of(model)[1] > 0)
 
 
+@pytest.mark.covers("002-S12")
 @given(SOME, st.data())
 @settings(max_examples=40, deadline=None)
+@pytest.mark.covers("002-S12")
 def test_rows_are_those_of_the_lists(model: Model, data: st.DataObject) -> None:
     B, T = size_of(model)
     found = built(model, (B, T))
@@ -119,6 +121,7 @@ def test_rows_set_by_index_change_those_rows_alone(model: Model, data: st.DataOb
     assert found == built(expected, size)
 
 
+@pytest.mark.covers("002-S12")
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_parts_are_joined_as_lists_are(data: st.DataObject) -> None:
@@ -189,6 +192,7 @@ def test_branches_and_nested_keys_are_listed_as_asked(rollouts: NestedArrayDict)
         assert value is rollouts[key]
 
 
+@pytest.mark.covers("002-S12")
 def test_a_key_is_a_name_or_a_tuple(rollouts: NestedArrayDict) -> None:
     assert rollouts["agents"]["message"] is rollouts["agents", "message"]
     assert rollouts[("y",)] is rollouts["y"]
@@ -219,6 +223,7 @@ def test_a_branch_writes_through(rollouts: NestedArrayDict) -> None:
         del rollouts["agents"]
 
 
+@pytest.mark.covers("002-S12")
 def test_shapes_begin_with_the_batch_size(rollouts: NestedArrayDict) -> None:
     with pytest.raises(NestedError, match=r"'z' has shape \(2, 4\), .* batch size \(2, 3\)"):
         rollouts["z"] = np.zeros((2, 4))
@@ -355,6 +360,7 @@ def test_equality_looks_at_everything(rollouts: NestedArrayDict) -> None:
     assert rollouts != 3
 
 
+@pytest.mark.covers("002-S12")
 def test_a_clone_shares_nothing_and_a_slice_shares_all(rollouts: NestedArrayDict) -> None:
     clone, part = rollouts.clone(), rollouts[:1]
     rollouts["y"][0, 0] = 99
@@ -365,6 +371,7 @@ def test_a_clone_shares_nothing_and_a_slice_shares_all(rollouts: NestedArrayDict
     assert part["agents", "message"][0, 0, 0, 0] == "new"
 
 
+@pytest.mark.covers("002-S12")
 def test_zeros_have_the_same_specs(rollouts: NestedArrayDict) -> None:
     rollouts["name"] = np.full((2, 3), "xy")
     zeros = rollouts.zeros_like()
@@ -374,6 +381,7 @@ def test_zeros_have_the_same_specs(rollouts: NestedArrayDict) -> None:
     assert not zeros["agents", "reward"].any()
 
 
+@pytest.mark.covers("002-S12")
 def test_update_merges_branches(rollouts: NestedArrayDict) -> None:
     new = {"agents": {"reward": np.zeros((2, 3)), "extra": np.zeros((2, 3))}, "empty": {}}
     rollouts.update(new)

@@ -35,6 +35,7 @@ def example() -> NestedArrayDict:
     )
 
 
+@pytest.mark.covers("002-S12", "002-D7")
 @given(models())
 @settings(max_examples=40, deadline=None)
 def test_nothing_changes_in_a_round_trip(model: Model) -> None:

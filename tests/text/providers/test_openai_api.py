@@ -15,7 +15,7 @@ import pytest
 from ludus.config.registry import find, kinds
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
-from ludus.text.chat import Message, TokenLogprob
+from ludus.text.chat import ChatMessage, TokenLogprob
 from ludus.text.client.http import HttpClient
 from ludus.text.jobs import KEY_NAME
 from ludus.text.provider import Provider, ProviderError
@@ -42,7 +42,7 @@ def test_the_kinds_are_found_by_their_files() -> None:
 def test_a_request_is_sent_whole_with_the_key() -> None:
     async def main() -> None:
         async with FaultyServer(key=KEY) as server, opened(openai(server.url)) as client:
-            messages = (Message("system", "Be brief."), Message("user", 'ü "x"\n'))
+            messages = (ChatMessage("system", "Be brief."), ChatMessage("user", 'ü "x"\n'))
             asked = request(messages=messages, n=2, stop=("\n",), logprobs=True, seed=2**62)
             await client.chat(asked, key="a", agent="solver", stage="sample")
             assert server.requests[0].body == {

@@ -6,7 +6,7 @@ import pytest
 
 from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT
 from ludus.text.rollouts.episodes import to_arrays
-from ludus.text.rollouts.play import Table
+from ludus.text.rollouts.play import TextTable
 from tests.text.small import (
     ADP,
     DEBATE,
@@ -23,7 +23,7 @@ from tests.text.small import (
 def test_the_verifier_reads_the_prover_and_its_last_line_decides() -> None:
     handler = handler_of(ADP)
     prover, verifier = Scripted("it is so"), Scripted("I think\nYes.")
-    table = Table(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
+    table = TextTable(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
     (one,) = played(table, [episode()])
     ((asked, _),) = verifier.asked
     assert [tuple(message) for message in asked.prompt] == [
@@ -39,7 +39,7 @@ def test_an_episode_goes_on_until_a_decision_and_own_messages_are_those_of_the_a
     handler = handler_of(NIP)
     prover = Scripted("first", "second")
     verifier = Scripted("why?", "no")
-    table = Table(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
+    table = TextTable(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
     (one,) = played(table, [episode()])
     assert [list(turns) for turns in one.rounds] == [["prover"], ["verifier"]] * 2
     assert [turn.decision for turns in one.rounds for turn in turns.values()] == [
@@ -57,7 +57,7 @@ def test_a_decision_ends_an_episode_early_and_the_arrays_are_padded() -> None:
     handler = handler_of(NIP)
     speakers = {"prover": Scripted("a"), "verifier": Scripted("yes")}
     rollouts = to_arrays(
-        played(Table(handler, prompts_of(handler), speakers), [episode()]), handler
+        played(TextTable(handler, prompts_of(handler), speakers), [episode()]), handler
     )
     assert rollouts["mask"].tolist() == [[True, True, False, False]]
     assert rollouts["done"].tolist() == [[False, True, False, False]]
@@ -70,7 +70,7 @@ def test_agents_that_speak_at_once_do_not_read_each_other_and_provers_read_their
     handler = handler_of(DEBATE)
     verifier = Scripted("prover0_channel: zero?\nprover1_channel: one?", "no")
     one, other = Scripted("for zero"), Scripted("for one")
-    table = Table(
+    table = TextTable(
         handler, prompts_of(handler), {"verifier": verifier, "prover0": one, "prover1": other}
     )
     (found,) = played(table, [episode()])
@@ -84,7 +84,7 @@ def test_agents_that_speak_at_once_do_not_read_each_other_and_provers_read_their
 def test_episodes_with_the_same_prompt_are_one_request() -> None:
     handler = handler_of(ADP)
     prover, verifier = Scripted("a", "b", "a"), Scripted("yes", "no", "yes")
-    table = Table(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
+    table = TextTable(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
     played(table, [episode(seed=seed) for seed in range(3)])
     assert [count for _, count in prover.asked] == [3]
     assert sorted(count for _, count in verifier.asked) == [1, 2]
@@ -92,10 +92,11 @@ def test_episodes_with_the_same_prompt_are_one_request() -> None:
     assert len(set(keys)) == len(keys)
 
 
+@pytest.mark.covers("002-S14")
 def test_an_answer_that_cannot_be_read_is_asked_for_again_alone() -> None:
     handler = handler_of(SOLO)
     verifier = Scripted("yes", "hm", "no", max_retries=1)
-    table = Table(handler, prompts_of(handler), {"verifier": verifier})
+    table = TextTable(handler, prompts_of(handler), {"verifier": verifier})
     first, second = played(table, [episode(), episode()])
     assert [count for _, count in verifier.asked] == [2, 1]
     assert second.rounds[0]["verifier"].decision == REJECT
@@ -106,7 +107,7 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again_alone() -> None:
 
 def test_a_verifier_that_never_decides_has_the_reward_of_rounds_that_ran_out() -> None:
     handler = handler_of(SOLO)
-    table = Table(handler, prompts_of(handler), {"verifier": Scripted("hm")})
+    table = TextTable(handler, prompts_of(handler), {"verifier": Scripted("hm")})
     rollouts = to_arrays(played(table, [episode()]), handler)
     assert rollouts["agents", "malformed"].tolist() == [[[True]]]
     assert rollouts["agents", "reward"].tolist() == [[[-1.0]]]
@@ -115,7 +116,7 @@ def test_a_verifier_that_never_decides_has_the_reward_of_rounds_that_ran_out() -
 def test_a_forced_guess_ends_the_episode_and_is_what_is_rewarded() -> None:
     handler = handler_of({**NIP, "force_guess": "y"})
     speakers = {"prover": Scripted("a"), "verifier": Scripted("why?")}
-    (one,) = played(Table(handler, prompts_of(handler), speakers), [episode(y=1)])
+    (one,) = played(TextTable(handler, prompts_of(handler), speakers), [episode(y=1)])
     assert one.is_over
     rollouts = to_arrays([one], handler)
     assert rollouts["verdict"][0, 1] == ACCEPT
@@ -125,7 +126,7 @@ def test_a_forced_guess_ends_the_episode_and_is_what_is_rewarded() -> None:
 def test_forks_are_the_leaves_of_a_tree_whose_prefixes_agree() -> None:
     handler = handler_of(ADP)
     prover, verifier = Scripted("a", "b"), Scripted("yes", "no", "yes", "no")
-    table = Table(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
+    table = TextTable(handler, prompts_of(handler), {"prover": prover, "verifier": verifier})
     leaves = played(table, [episode()], forks=2)
     assert [leaf.path for leaf in leaves] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert [leaf.rounds[0]["prover"].text for leaf in leaves] == ["a", "a", "b", "b"]
@@ -135,6 +136,6 @@ def test_forks_are_the_leaves_of_a_tree_whose_prefixes_agree() -> None:
 @pytest.mark.parametrize(("label", "reward"), [(1, 1.0), (0, 0.0)])
 def test_a_decision_is_rewarded_where_it_is_right(label: int, reward: float) -> None:
     handler = handler_of(SOLO)
-    table = Table(handler, prompts_of(handler), {"verifier": Scripted("yes")})
+    table = TextTable(handler, prompts_of(handler), {"verifier": Scripted("yes")})
     rollouts = to_arrays(played(table, [episode(y=label)]), handler)
     assert rollouts["agents", "reward"].item() == reward

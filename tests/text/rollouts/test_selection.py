@@ -21,7 +21,7 @@ from ludus.text.expert_iteration.selection import (
 )
 from ludus.text.malt.tree import children, preference_pairs
 from ludus.text.rollouts.episodes import to_arrays
-from ludus.text.rollouts.play import Table
+from ludus.text.rollouts.play import TextTable
 from ludus.text.rollouts.statistics import rollout_statistics
 from tests.text.small import ADP, SOLO, Scripted, episode, handler_of, played, prompts_of
 
@@ -36,11 +36,12 @@ def tree(verdicts: str, labels: tuple[int, ...] = (1,)):
             "prover": Scripted("a", "b"),
             "verifier": Scripted(*(next(words) for _ in range(4))),
         }
-        table = Table(handler, prompts_of(handler), speakers)
+        table = TextTable(handler, prompts_of(handler), speakers)
         leaves += played(table, [episode(label, group=group)], forks=2)
     return to_arrays(leaves, handler), handler
 
 
+@pytest.mark.covers("002-S6")
 def test_a_threshold_takes_the_episodes_with_at_least_that_reward() -> None:
     section = ThresholdSelection(kind="threshold", reward_threshold=0.9)
     assert select(np.array([1.0, 0.9, 0.0, 2.0]), section, np.random.default_rng(0)) == [0, 1, 3]
@@ -84,6 +85,7 @@ def test_replaced_guesses_are_right_rewarded_and_leave_the_rollouts_as_they_were
     assert replace_guesses(rollouts, handler, prompts, none, 0, np.random.default_rng(0)) == before
 
 
+@pytest.mark.covers("002-S6")
 @pytest.mark.parametrize(
     ("annealing", "rate", "shares"),
     [
@@ -133,7 +135,7 @@ def test_a_tree_in_which_all_is_equal_teaches_nothing() -> None:
 @pytest.mark.covers("002-D12", "002-S14")
 def test_statistics_are_means_over_what_there_is_and_never_divide_by_zero() -> None:
     handler = handler_of(SOLO)
-    table = Table(handler, prompts_of(handler), {"verifier": Scripted("no", "no", "hm", "no")})
+    table = TextTable(handler, prompts_of(handler), {"verifier": Scripted("no", "no", "hm", "no")})
     games = [episode(y, index=index) for index, y in enumerate((0, 1, 1))]
     rollouts = to_arrays([*played(table, games), *played(table, [episode(0)])], handler)
     found = rollout_statistics(rollouts, handler)

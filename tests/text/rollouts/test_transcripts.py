@@ -17,7 +17,7 @@ from ludus.show.transcripts.page import SCRIPT, transcripts_page, write_page
 from ludus.show.transcripts.transcript import from_lines, to_lines
 from ludus.store.local import LocalStorage
 from ludus.text.rollouts.episodes import to_arrays
-from ludus.text.rollouts.play import Table
+from ludus.text.rollouts.play import TextTable
 from ludus.text.rollouts.transcript import Transcript, TurnText
 from ludus.text.rollouts.transcripts import page_name, transcripts_of, write_transcripts
 from ludus.text.scenario import TextDataset
@@ -56,7 +56,7 @@ def test_rollouts_become_turns_with_their_decisions_and_rewards() -> None:
     handler = handler_of(NIP)
     speakers = {"prover": Scripted("because", "so"), "verifier": Scripted("why?", "well\nno")}
     episodes = played(
-        Table(handler, prompts_of(handler), speakers), [episode(y=0, index=1, seed=4)]
+        TextTable(handler, prompts_of(handler), speakers), [episode(y=0, index=1, seed=4)]
     )
     dataset = TextDataset({"q": ["other", "what?"], "hint": ["", "look"]}, [1, 0])
     (one,) = transcripts_of(
@@ -76,7 +76,7 @@ def test_rollouts_become_turns_with_their_decisions_and_rewards() -> None:
     assert (one.verdict, one.outcome) == ("reject", "right")
     assert one.rewards == {"prover": 0.0, "verifier": 1.0}
     speakers = {"prover": Scripted("because"), "verifier": Scripted("no")}
-    episodes = played(Table(handler, prompts_of(handler), speakers), [episode(y=1)])
+    episodes = played(TextTable(handler, prompts_of(handler), speakers), [episode(y=1)])
     (one,) = transcripts_of(
         to_arrays(episodes, handler), dataset, handler, split="test", iteration=3
     )
@@ -90,7 +90,7 @@ def test_messages_of_several_channels_are_apart() -> None:
     speakers["verifier"] = Scripted(
         *["prover0_channel: you?\nprover1_channel: and you?"] * 3, max_retries=0
     )
-    episodes = played(Table(handler, prompts_of(handler), speakers), [episode()])
+    episodes = played(TextTable(handler, prompts_of(handler), speakers), [episode()])
     dataset = TextDataset({"q": ["what?"]}, [1])
     (one,) = transcripts_of(
         to_arrays(episodes, handler), dataset, handler, split="train", iteration=0
@@ -151,7 +151,7 @@ def test_training_and_tests_of_an_iteration_are_on_one_page(tmp_path: Path) -> N
 
     def write(said: str, split: str) -> None:
         speakers = {"prover": Scripted(said), "verifier": Scripted("yes")}
-        table = Table(handler, prompts_of(handler), speakers)
+        table = TextTable(handler, prompts_of(handler), speakers)
         rollouts = to_arrays(played(table, [episode()]), handler)
         write_transcripts(files, rollouts, dataset, handler, split=split, iteration=3)
 

@@ -11,7 +11,7 @@ import pytest
 from ludus.core.errors import LudusError
 from ludus.text.models.language_model import LanguageModel
 from ludus.text.models.llama import Llama
-from ludus.text.sampling.batch import Batch
+from ludus.text.sampling.batch import RowBatch
 from ludus.text.sampling.engine import SamplingEngine
 from ludus.text.sampling.request import Piece, RequestError, SampleRequest
 
@@ -40,14 +40,14 @@ def test_requests_of_many_threads_share_a_batch(
     running: SamplingEngine, engine: SamplingEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    gate, step = threading.Event(), Batch.step
+    gate, step = threading.Event(), RowBatch.step
 
-    def watched(batch: Batch) -> None:
+    def watched(batch: RowBatch) -> None:
         gate.wait(30)
         step(batch)
         sizes.append(batch.num_rows)
 
-    monkeypatch.setattr(Batch, "step", watched)
+    monkeypatch.setattr(RowBatch, "step", watched)
     requests = [dataclasses.replace(REQUEST, n=1, seed=seed) for seed in range(30)]
     futures = [running.submit(request) for request in requests]
     gate.set()
@@ -118,11 +118,11 @@ def test_an_error_in_the_callers_thread_leaves_nothing_behind(
 ) -> None:
     own = SamplingEngine(model)
 
-    def broken(batch: Batch) -> None:
+    def broken(batch: RowBatch) -> None:
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Batch, "step", broken)
+        patch.setattr(RowBatch, "step", broken)
         with pytest.raises(LudusError, match="not enough memory to sample; allow fewer rows"):
             own.sample([REQUEST])
     assert own.sample([REQUEST]) == engine.sample([REQUEST])

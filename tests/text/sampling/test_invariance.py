@@ -13,7 +13,7 @@ from ludus.core.errors import LudusError
 from ludus.text.models.language_model import LanguageModel
 from ludus.text.models.llama import Llama, LlamaShape, initialise
 from ludus.text.sampling import llama_decoder
-from ludus.text.sampling.batch import Batch
+from ludus.text.sampling.batch import RowBatch
 from ludus.text.sampling.decoder import Rows
 from ludus.text.sampling.engine import SamplingEngine
 from ludus.text.sampling.invariance import check_invariance
@@ -59,7 +59,7 @@ def test_joining_late_changes_no_bit(
     mixed: list[SampleRequest], alone: list[list[Sample]], model: LanguageModel
 ) -> None:
     decoder = SamplingEngine(model)._decoder
-    batch = Batch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=64)
+    batch = RowBatch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=64)
     found: dict[int, list[Sample]] = {}
     for number, request in enumerate(mixed):
 
@@ -140,7 +140,7 @@ def test_rows_beyond_the_memory_wait(model: LanguageModel, mixed: list[SampleReq
             return super().advance(tokens)
 
     decoder = Watched(arranged(model.module), cache_bytes=1 << 20)  # type: ignore[arg-type]
-    tight._batch = Batch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=512)
+    tight._batch = RowBatch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=512)
     requests = [SampleRequest((1, 2), 1, seed, 30) for seed in range(100)]
     assert tight.sample(requests) == SamplingEngine(model).sample(requests)
     # 64 places of 2 layers, 2 heads, 16 features, keys and values, in 4 bytes: 32 KiB a row.
@@ -194,7 +194,7 @@ def test_the_rows_of_a_cancelled_request_leave_at_the_next_step(
     model: LanguageModel, engine: SamplingEngine
 ) -> None:
     decoder = LlamaDecoder(arranged(model.module), cache_bytes=1 << 30)  # type: ignore[arg-type]
-    batch = Batch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=64)
+    batch = RowBatch(decoder, Vocabulary(model.tokenizer, 264), context=160, max_rows=64)
     found: list[list[Sample]] = []
     long = SampleRequest((1, 2, 3), 4, 0, 100, logit_bias={260: -100.0})
     first, second = Ticket(long, pytest.fail, pytest.fail), Ticket(long, found.append, pytest.fail)

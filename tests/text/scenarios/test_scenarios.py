@@ -88,6 +88,7 @@ def test_solutions_follow_the_problem_step_by_step() -> None:
             assert {"+": a + b, "-": a - b, "*": a * b}[sign] == int(result)
 
 
+@pytest.mark.covers("002-S11")
 def test_a_function_is_wrong_where_the_label_says_so() -> None:
     """The library never runs a function; this test does, on its own eight tasks."""
     found = datasets({**CODE, "largest": 5, "train_size": 90, "test_size": 30})

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.job_record import JobRecord, JobRequest, ServerStatus
 from ludus.text.server.start import ServerHandle
 
@@ -51,7 +51,7 @@ def lines(num_examples: int = 24, *, answer: str = "aba") -> bytes:
 
 
 def created(
-    engine: LocalEngine,
+    engine: TextEngine,
     *,
     data: bytes | None = None,
     key: str | None = None,
@@ -79,7 +79,7 @@ def created(
     return engine.jobs.create(request, idempotency_key=idempotency_key)
 
 
-def when(engine: LocalEngine, job: JobRecord, *, not_any: Sequence[ServerStatus] = ()) -> JobRecord:
+def when(engine: TextEngine, job: JobRecord, *, not_any: Sequence[ServerStatus] = ()) -> JobRecord:
     """Return the job once its status is none of these; without any, once it has ended."""
     store = engine.jobs.store
     while True:
@@ -89,6 +89,6 @@ def when(engine: LocalEngine, job: JobRecord, *, not_any: Sequence[ServerStatus]
         store.when_changed(job.id, found.status).result(timeout=120)
 
 
-def tuned_bytes(engine: LocalEngine, job: JobRecord) -> bytes:
+def tuned_bytes(engine: TextEngine, job: JobRecord) -> bytes:
     """Return the weights of the model that a job has made."""
     return (engine.library.directory(job.tuned_model) / "model.safetensors").read_bytes()

@@ -15,7 +15,7 @@ from ludus.process import child
 from ludus.text.models.library import ModelLibrary
 from ludus.text.models.new_model import make_model
 from ludus.text.server import start
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.new_models import preset
 from ludus.text.server.settings import EngineSettings
 from ludus.text.server.start import ServerHandle, start_server
@@ -74,16 +74,16 @@ def server(
         yield started
 
 
-Opened = Callable[..., LocalEngine]
+Opened = Callable[..., TextEngine]
 
 
 @pytest.fixture
 def opened(forked_servers: None, root: Path) -> Iterator[Opened]:
     """Return a function that opens the engine of the root; it is closed after the test."""
-    engines: list[LocalEngine] = []
+    engines: list[TextEngine] = []
 
-    def open_engine(settings: EngineSettings | None = None) -> LocalEngine:
-        engines.append(LocalEngine(root, settings).__enter__())
+    def open_engine(settings: EngineSettings | None = None) -> TextEngine:
+        engines.append(TextEngine(root, settings).__enter__())
         return engines[-1]
 
     yield open_engine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from openai.types.chat import completion_create_params
 
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.server import chat_request
 from ludus.text.server.chat_request import FIELDS, ChatParameters, parse_chat
 from ludus.text.server.errors import ApiError
@@ -29,7 +29,7 @@ def refused(**fields: Any) -> ApiError:
 
 
 def test_absent_and_null_fields_have_the_defaults_of_openai() -> None:
-    expected = ChatParameters("tiny", (Message("user", "Hi"),))
+    expected = ChatParameters("tiny", (ChatMessage("user", "Hi"),))
     assert parsed() == parsed(**dict.fromkeys(set(FIELDS) - set(ASKED))) == expected
     assert (expected.temperature, expected.top_p, expected.n, expected.seed) == (1, 1, 1, None)
 
@@ -50,7 +50,7 @@ def test_what_decides_the_samples_is_read() -> None:
 def test_a_message_may_come_in_parts_and_from_the_developer() -> None:
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     found = parsed(messages=[{"role": "developer", "content": parts, "name": "me"}])
-    assert found.messages == (Message("system", "ab"),)
+    assert found.messages == (ChatMessage("system", "ab"),)
 
 
 def test_every_field_of_openai_is_known_and_in_the_table() -> None:

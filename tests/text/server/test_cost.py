@@ -12,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.models.language_model import load_model
 from ludus.text.sampling.engine import SamplingEngine
 from ludus.text.sampling.request import SampleRequest
@@ -43,7 +43,7 @@ def test_64_clients_cost_little_more_than_one_batch_in_process(
             for start in range(0, total, NUM_CLIENTS):
                 requests = []
                 for number in range(start, start + NUM_CLIENTS):
-                    said = [Message("user", question(number))]
+                    said = [ChatMessage("user", question(number))]
                     prompt = model.tokenizer.encode_chat(said, add_generation_prompt=True)
                     requests.append(SampleRequest(tuple(prompt), NUM_SAMPLES, number, num_tokens))
                 found = engine.sample(requests)

@@ -11,7 +11,7 @@ from typing import TypeVar
 import pytest
 
 from ludus.config.sections import validate
-from ludus.text.chat import ChatRequest, Message
+from ludus.text.chat import ChatMessage, ChatRequest
 from ludus.text.jobs import Job, JobSpec
 from ludus.text.provider import ProviderError, ProviderServices
 from ludus.text.providers.in_process import InProcess
@@ -19,7 +19,7 @@ from ludus.text.server.new_models import preset
 from tests.text.server.asking import lines
 
 T = TypeVar("T")
-ASKED = ChatRequest("tiny", (Message("user", "Hi"),), 3, 5, 8, 1.0, 1.0, logprobs=True)
+ASKED = ChatRequest("tiny", (ChatMessage("user", "Hi"),), 3, 5, 8, 1.0, 1.0, logprobs=True)
 SPEC = JobSpec("tiny", "supervised", lines(), {"n_epochs": 1, "batch_size": 8}, 3, "s", "run 1")
 
 
@@ -50,7 +50,7 @@ async def ended(provider: InProcess, job: Job) -> Job:
 
 def test_it_answers_like_a_provider_and_repeatably(tmp_path: Path) -> None:
     async def use(provider: InProcess) -> None:
-        assert [model.id for model in await provider.models()] == ["tiny"]
+        assert [(model.id, model.context) for model in await provider.models()] == [("tiny", 1024)]
         first, *others = await asyncio.gather(*(provider.chat(ASKED) for _ in range(20)))
         assert all(other == first for other in others)
         assert len(first.choices) == 3
@@ -108,7 +108,9 @@ def test_a_mistake_is_an_error_of_the_provider(tmp_path: Path) -> None:
             await provider.chat(dataclasses.replace(ASKED, model="none"))
         assert (caught.value.status, caught.value.code) == (404, "model_not_found")
         with pytest.raises(ProviderError, match="maximum context length") as caught:
-            await provider.chat(dataclasses.replace(ASKED, messages=(Message("user", "a" * 2000),)))
+            await provider.chat(
+                dataclasses.replace(ASKED, messages=(ChatMessage("user", "a" * 2000),))
+            )
         assert caught.value.code == "context_length_exceeded"
         with pytest.raises(ProviderError, match="The model `none`"):
             await provider.create_job(dataclasses.replace(SPEC, model="none"))

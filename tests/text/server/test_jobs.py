@@ -15,21 +15,21 @@ import pytest
 from ludus.core.errors import RunError
 from ludus.process.child import Child
 from ludus.text.models.language_model import load_model
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.errors import ApiError
 from ludus.text.server.job_record import JobRecord
 from ludus.text.server.settings import EngineSettings
 from tests.text.server.asking import created, lines, tuned_bytes, when
 
-Opened = Callable[..., LocalEngine]
+Opened = Callable[..., TextEngine]
 KEY = "0123456789abcdef" * 4
 
 
-def messages(engine: LocalEngine, job: JobRecord) -> list[str]:
+def messages(engine: TextEngine, job: JobRecord) -> list[str]:
     return [event["message"] for event in reversed(engine.jobs.store.events(job.id))]
 
 
-def steps(engine: LocalEngine, job: JobRecord) -> list[int]:
+def steps(engine: TextEngine, job: JobRecord) -> list[int]:
     events = reversed(engine.jobs.store.events(job.id))
     return [event["data"]["step"] for event in events if event["type"] == "metrics"]
 
@@ -39,7 +39,7 @@ def long_line() -> bytes:
     return json.dumps({"messages": said}).encode() + b"\n"
 
 
-def kill_worker_at(engine: LocalEngine, *steps: int) -> Callable[[], int]:
+def kill_worker_at(engine: TextEngine, *steps: int) -> Callable[[], int]:
     """Kill the worker when a job has reported these steps; return a function that counts the kills."""
     killed: list[int] = []
     wanted = [f"step:{step}" for step in steps]
@@ -64,7 +64,7 @@ def expected(tiny: Path, warm_servers: object, tmp_path_factory: pytest.TempPath
     """The weights of a job that nobody disturbed."""
     from tests.text.server.conftest import forked
 
-    with forked(warm_servers), LocalEngine(tmp_path_factory.mktemp("plain")) as engine:  # type: ignore[arg-type]
+    with forked(warm_servers), TextEngine(tmp_path_factory.mktemp("plain")) as engine:  # type: ignore[arg-type]
         engine.add_model("tiny", tiny)
         job = when(engine, created(engine))
         assert job.status == "succeeded"
@@ -179,7 +179,9 @@ def test_a_job_whose_worker_is_killed_ends_with_the_same_bytes(
     assert any("started again" in message for message in messages(engine, job))
 
 
-def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(opened: Opened) -> None:
+def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(
+    opened: Opened, expected: bytes
+) -> None:
     engine = opened(EngineSettings(max_crashes=2))
     start, started = engine.jobs.runner.start_worker, []
 
@@ -199,6 +201,11 @@ def test_a_job_whose_worker_dies_again_and_again_fails_with_the_reason(opened: O
     # The next job has a worker again.
     engine.jobs.runner.start_worker = start
     assert when(engine, created(engine, n_epochs=1)).status == "succeeded"
+    # What killed it is mended, and the job itself goes on.
+    assert engine.jobs.resume(job.id).error is None
+    job = when(engine, job)
+    assert job.status == "succeeded"
+    assert tuned_bytes(engine, job) == expected
 
 
 def test_a_job_that_gets_on_is_never_given_up(opened: Opened, expected: bytes) -> None:
@@ -261,6 +268,23 @@ def test_a_queued_job_waits_while_it_is_paused(opened: Opened) -> None:
     assert when(engine, second).status == "succeeded"
 
 
+def test_nothing_is_left_of_a_job_that_is_cancelled_while_it_is_paused(opened: Opened) -> None:
+    engine = opened()
+    job = created(engine)
+    when(engine, job, not_any=("validating_files", "queued"))
+    engine.jobs.pause(job.id)
+    assert when(engine, job, not_any=("running", "pausing")).status == "paused"
+    run = engine.root / "runs" / job.id
+    assert run.is_dir()
+    engine.jobs.cancel(job.id)
+    assert not run.exists()
+    # Nor of one whose server was killed before it was deleted.
+    run.mkdir()
+    engine.close()
+    opened()
+    assert not run.exists()
+
+
 @pytest.mark.covers("002-D2")
 def test_a_running_job_is_cancelled_at_once_and_leaves_no_model(opened: Opened) -> None:
     engine = opened()
@@ -308,4 +332,4 @@ def test_a_model_with_open_jobs_is_not_deleted_and_a_base_never(opened: Opened) 
 def test_two_engines_on_one_root_are_refused(opened: Opened, root: Path) -> None:
     opened()
     with pytest.raises(RunError, match="is in use by"):
-        LocalEngine(root).__enter__()
+        TextEngine(root).__enter__()

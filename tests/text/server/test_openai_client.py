@@ -27,6 +27,7 @@ def test_the_models_are_listed_and_looked_up(client: openai.OpenAI) -> None:
     assert "tiny" in [model.id for model in client.models.list()]
     model = client.models.retrieve("tiny")
     assert (model.id, model.object, model.owned_by) == ("tiny", "model", "ludus")
+    assert model.context_length == 1024  # type: ignore[attr-defined]
     assert abs(model.created - time.time()) < 86400
 
 

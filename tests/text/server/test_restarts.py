@@ -12,7 +12,7 @@ import pytest
 
 from ludus.core.errors import LudusError
 from ludus.seeds import derive
-from ludus.text.server.engine import LocalEngine
+from ludus.text.server.engine import TextEngine
 from ludus.text.server.start import ServerHandle, start_server
 from tests.text.server.asking import asked, created, lines, tuned_bytes, when
 from tests.text.server.warm import WarmServers
@@ -28,7 +28,7 @@ def expected(
     """The weights of the job, undisturbed."""
     from tests.text.server.conftest import forked
 
-    with forked(warm_servers), LocalEngine(tmp_path_factory.mktemp("plain")) as engine:
+    with forked(warm_servers), TextEngine(tmp_path_factory.mktemp("plain")) as engine:
         engine.add_model("tiny", tiny)
         return tuned_bytes(engine, when(engine, created(engine)))
 
@@ -81,7 +81,7 @@ def test_a_killed_server_goes_on_and_makes_the_same_model(
         assert job["status"] == "succeeded"
         assert len(asked(server, "GET", JOBS).json()["data"]) == 1
         assert len(asked(server, "GET", "/files").json()["data"]) == 1
-    with LocalEngine(root) as engine:
+    with TextEngine(root) as engine:
         assert tuned_bytes(engine, engine.jobs.store.get(job["id"])) == expected
     assert leftovers(root) == []
 
@@ -130,6 +130,6 @@ def test_a_server_and_its_worker_killed_at_random_lose_nothing(
         job = end(server, create(server), of=GOING_ON)
         assert job["status"] == "succeeded", job
         assert len(asked(server, "GET", JOBS).json()["data"]) == 1
-    with LocalEngine(root) as engine:
+    with TextEngine(root) as engine:
         assert tuned_bytes(engine, engine.jobs.store.get(job["id"])) == expected
     assert leftovers(root) == []

@@ -42,7 +42,9 @@ async def answers(
     headers = {"Authorization": f"Bearer {server.token}"}
     gate = asyncio.Semaphore(num_at_once)
     async with aiohttp.ClientSession(
-        headers=headers, connector=aiohttp.TCPConnector(limit=0)
+        headers=headers,
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=60),
     ) as session:
 
         async def one(body: dict[str, Any]) -> Any:

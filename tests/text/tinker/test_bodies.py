@@ -12,11 +12,11 @@ from ludus.text.server.tinker.requests import (
     CreateModel,
     ForwardBackward,
     OptimStep,
-    Refused,
+    RequestRefused,
     read_body,
 )
 from ludus.text.server.tinker.wire import (
-    WireError,
+    ProtobufError,
     bytes_field,
     double_field,
     fields,
@@ -27,7 +27,7 @@ from ludus.text.server.tinker.wire import (
 
 @given(st.binary(max_size=200))
 def test_any_bytes_are_read_or_refused_in_a_sentence(data: bytes) -> None:
-    with contextlib.suppress(WireError):
+    with contextlib.suppress(ProtobufError):
         assert read_forward_backward(data)["model_id"] is not None
 
 
@@ -52,7 +52,7 @@ def test_numbers_come_back_as_they_were_written(value: int) -> None:
     ],
 )
 def test_a_cut_message_is_refused(message: bytes, words: str) -> None:
-    with pytest.raises(WireError, match=words):
+    with pytest.raises(ProtobufError, match=words):
         list(fields(message))
 
 
@@ -86,7 +86,7 @@ def test_an_image_is_refused_by_name() -> None:
     body = read_forward_backward(bytes_field(3, chunk(2, b"")))
     whole = read_body(ForwardBackward, body).forward_backward_input
     with pytest.raises(
-        Refused, match="datum 0 has a chunk of type 'image'; this server reads text"
+        RequestRefused, match="datum 0 has a chunk of type 'image'; this server reads text"
     ):
         whole.data[0].model_input.ints("datum 0")
 
@@ -107,7 +107,7 @@ def test_an_image_is_refused_by_name() -> None:
     ],
 )
 def test_a_wrong_body_is_refused_in_one_sentence(kind: type, body: object, words: str) -> None:
-    with pytest.raises(Refused) as error:
+    with pytest.raises(RequestRefused) as error:
         read_body(kind, body)
     assert words in str(error.value)
     assert "\n" not in str(error.value)

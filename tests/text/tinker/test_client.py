@@ -15,7 +15,7 @@ from aiohttp import web
 
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
-from ludus.text.chat import ChatRequest, Message
+from ludus.text.chat import ChatMessage, ChatRequest
 from ludus.text.jobs import JobSpec
 from ludus.text.provider import ProviderError, ProviderServices
 from ludus.text.providers.tinker import TinkerConfig, TinkerProvider
@@ -23,7 +23,7 @@ from ludus.text.tinker.api import TinkerApi
 from ludus.text.tinker.training import TinkerTraining
 from ludus.text.training_client import (
     AdamStep,
-    Datum,
+    TrainingDatum,
     policy_gradient_datum,
     supervised_datum,
 )
@@ -32,7 +32,7 @@ from tests.text.tinker.conftest import LocalServer
 STEP = AdamStep(learning_rate=0.01)
 ASKED = ChatRequest(
     model="tiny",
-    messages=(Message("user", "hi"),),
+    messages=(ChatMessage("user", "hi"),),
     n=3,
     seed=5,
     max_tokens=4,
@@ -306,4 +306,4 @@ def test_what_cannot_work_is_said_in_one_sentence(
     with pytest.raises(ConfigError, match="'url' is 'ftp://x'"):
         config_of("ftp://x", None)
     with pytest.raises(LudusError, match="3 tokens and 2 target_tokens"):
-        Datum((1, 2, 3), (1, 2), {})
+        TrainingDatum((1, 2, 3), (1, 2), {})

@@ -16,7 +16,7 @@ from ludus.text.server.settings import EngineSettings
 from ludus.text.server.tinker import requests, work
 from ludus.text.server.tinker.outcomes import JsonOutput, Outcome, SampleOutput
 from ludus.text.server.tinker.places import LibraryWithSaved
-from ludus.text.server.tinker.requests import Refused, read_body
+from ludus.text.server.tinker.requests import RequestRefused, read_body
 from ludus.text.server.tinker.service import RUNS, TinkerService
 from tests.text.tinker.support import make_library
 
@@ -97,7 +97,7 @@ def test_a_creation_that_is_repeated_creates_nothing(library: ModelLibrary, tmp_
         assert first == again
         assert new_model(service, number=1) != first
         assert new_model(service, session="two") != first
-        with pytest.raises(Refused, match="was created otherwise"):
+        with pytest.raises(RequestRefused, match="was created otherwise"):
             new_model(service, lora_config={"rank": 2})
         sampler = new_sampler(service)
         assert sampler == new_sampler(service)
@@ -161,7 +161,7 @@ def test_samples_of_before_a_restart_are_to_be_asked_again(
         session_id = new_sampler(service)
         first = sampled(service, session_id, 0, seed=4)
     with opened(tmp_path, library) as service:
-        with pytest.raises(Refused, match="ask for them again") as error:
+        with pytest.raises(RequestRefused, match="ask for them again") as error:
             service.outcome(f"{session_id}:0")
         assert error.value.status == 410
         assert sampled(service, session_id, 1, seed=4).samples == first.samples
@@ -177,7 +177,7 @@ def test_a_stop_is_a_text_or_the_token_of_one(library: ModelLibrary, tmp_path: P
             assert cut.tokens == plain[: plain.index(token) + 1]
             assert cut.stop_reason == "stop"
         for stop, words in (([], "cannot sample on past"), ([200], "which is no text of its own")):
-            with pytest.raises(Refused, match=words):
+            with pytest.raises(RequestRefused, match=words):
                 sampled(service, session_id, 9, stop=stop)
 
 
@@ -220,5 +220,5 @@ def test_saved_weights_are_found_in_every_request_and_never_listed(
 def test_what_is_not_there_is_named(
     library: ModelLibrary, tmp_path: Path, deed: Any, words: str
 ) -> None:
-    with opened(tmp_path, library) as service, pytest.raises(Refused, match=words):
+    with opened(tmp_path, library) as service, pytest.raises(RequestRefused, match=words):
         deed(service)

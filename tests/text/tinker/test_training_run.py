@@ -17,7 +17,7 @@ from ludus.text.models.library import ModelLibrary
 from ludus.text.server.tinker import saved_weights, training_run
 from ludus.text.server.tinker.operations import Operation
 from ludus.text.server.tinker.outcomes import Failure, ForwardOutput
-from ludus.text.server.tinker.requests import Refused
+from ludus.text.server.tinker.requests import RequestRefused
 from ludus.text.server.tinker.training_run import TrainingRun
 from tests.text.tinker.support import (
     ADAM,
@@ -103,18 +103,18 @@ def test_a_number_is_not_given_to_two_requests(library: ModelLibrary, tmp_path: 
     run = open_run(tmp_path, library)
     run.accept(Operation(1, "forward_backward", batch("hello")))
     other = Operation(1, "forward_backward", batch("jello"))
-    with pytest.raises(Refused, match=r"seq_id 1 .* another request"):
+    with pytest.raises(RequestRefused, match=r"seq_id 1 .* another request"):
         run.accept(other)
     do_all(run)
-    with pytest.raises(Refused, match=r"seq_id 1 .* another request"):
+    with pytest.raises(RequestRefused, match=r"seq_id 1 .* another request"):
         run.accept(other)
 
 
 def test_a_request_far_ahead_is_refused(library: ModelLibrary, tmp_path: Path) -> None:
     run = open_run(tmp_path, library)
-    with pytest.raises(Refused, match=r"seq_id 5000 .* without gaps"):
+    with pytest.raises(RequestRefused, match=r"seq_id 5000 .* without gaps"):
         run.accept(Operation(5000, "optim_step", ADAM))
-    with pytest.raises(Refused, match="never sent a request 5000"):
+    with pytest.raises(RequestRefused, match="never sent a request 5000"):
         run.outcome(5000)
 
 
@@ -256,7 +256,7 @@ def test_snapshots_and_requests_on_disk_stay_few(
     folder = tmp_path / "session-a.train.0"
     assert [path.name for path in (folder / "snapshots").iterdir()] == ["0000000024"]
     assert len(list((folder / "ops").iterdir())) == 3
-    with pytest.raises(Refused, match=r"request 1 .* no longer kept"):
+    with pytest.raises(RequestRefused, match=r"request 1 .* no longer kept"):
         run.outcome(1)
     run.accept(Operation(1, "forward", batch("hi")))
     assert not run.is_ready

@@ -90,6 +90,22 @@ def test_a_dry_run_is_an_upper_bound_of_what_is_asked(kind: str, call: Ludus, ma
     assert sum(value for name, value in spent.items() if name.endswith(ends)) <= tokens
 
 
+def test_the_preset_of_word_problems_is_counted_without_a_server_and_trains_on_any(
+    call: Ludus, tmp_path: Path
+) -> None:
+    out = call("train", "pure_text_ei-arithmetic", "--dry-run", "rl.rollouts_per_iteration=8").out
+    assert "smollm2-135m-instruct" in out
+    config = ludus.example(
+        "pure_text_ei-arithmetic",
+        **{key: value for key, value in TINY.items() if key != "rl.rollouts_per_question"},
+        **{"agents.verifier.model": "tiny", "agents.prover.model": "tiny"},
+        **{"scenario.train_size": 16, "scenario.test_size": 4},
+    )
+    trained(config, tmp_path)
+    (first, *_) = rows(tmp_path / "run", "transcripts/train-0.jsonl")
+    assert "Claimed answer" in first["question"]
+
+
 def test_eval_asks_the_kept_models_and_repeats_the_test(call: Ludus, made: Path) -> None:
     found = call("eval", "runs/small", "--model", "final", "--json", *PLUGIN).json
     (final,) = metrics(made / "runs/small", "final_test/accuracy")
@@ -145,6 +161,7 @@ def test_a_person_can_be_every_agent(call: Ludus) -> None:
     assert "round 1: prover: a" in played.out
 
 
+@pytest.mark.covers("002-S1")
 def test_plan_explain_and_new_know_the_kind(call: Ludus) -> None:
     assert "create_fine_tune_jobs" in call("plan", "small.yaml", *PLUGIN).out
     told = call("explain", "small.yaml", "text_rl.test_scheme", *PLUGIN).out
@@ -174,6 +191,7 @@ def test_final_and_best_models_are_names(made: Path) -> None:
     assert {*tables(run_dir)["models"]} == {"tiny", *names}
 
 
+@pytest.mark.covers("002-S4")
 def test_transcripts_are_lines_and_pages_and_what_agents_say_is_escaped(
     made: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def test_a_run_killed_again_and_again_asks_for_no_answer_twice(whole: Path, tmp_
     assert outcome(run_dir) == outcome(whole)
 
 
+@pytest.mark.covers("002-S4", "002-M9")
 def test_a_pause_inside_a_stage_keeps_the_answers_and_goes_on_there(
     whole: Path, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import ludus
 from ludus.config.registry import find
 from ludus.config.sections import validate
 from ludus.core.errors import ConfigError, LudusError
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.nested import NestedArrayDict
 from ludus.text.trainer import PureTextRlTrainer
 from ludus.text.trainers.pure_text_ei import PureTextEiTrainer
@@ -169,7 +169,7 @@ class JobsOnly(PureTextRlTrainer):
         said = rollouts["agents", "text"][0, :, :].ravel()
         for group in self.groups.values():
             group.create_supervised_fine_tune_job(
-                [(Message("assistant", str(text)),) * 2 for text in said if text]
+                [(ChatMessage("assistant", str(text)),) * 2 for text in said if text]
             )
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from ludus.core.errors import ConfigError
-from ludus.text.chat import Message
+from ludus.text.chat import ChatMessage
 from ludus.text.tuning.lines import (
     BadLinesError,
     Conversation,
@@ -21,7 +21,7 @@ from tests.text.tuning.small import chat, jsonl
 
 USER, ANSWER = {"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}
 WRONG = {"role": "assistant", "content": "5"}
-ASKED = Message("user", "2+2?")
+ASKED = ChatMessage("user", "2+2?")
 
 
 def supervised(*lines: dict[str, Any]) -> list[TrainingExample]:
@@ -43,7 +43,7 @@ def test_a_conversation_of_openai_is_read_with_all_answers_learned() -> None:
     (example,) = supervised(chat("a", "b", "c", "d"))
     (sample,) = example.samples
     assert isinstance(sample, Conversation)
-    assert sample.messages[1] == Message("assistant", "b")
+    assert sample.messages[1] == ChatMessage("assistant", "b")
     assert sample.is_trained == (True, True)
 
 
@@ -63,7 +63,7 @@ def test_content_in_parts_and_the_role_developer_are_understood() -> None:
     }
     (sample,) = supervised(line)[0].samples
     assert isinstance(sample, Conversation)
-    assert sample.messages == (Message("system", "x"), Message("assistant", "42"))
+    assert sample.messages == (ChatMessage("system", "x"), ChatMessage("assistant", "42"))
 
 
 def test_the_three_supervised_formats_of_trl() -> None:
@@ -76,7 +76,7 @@ def test_the_three_supervised_formats_of_trl() -> None:
     assert [example.samples[0] for example in found] == [
         PlainText("", "The sky is blue."),
         PlainText("The sky is", " blue."),
-        Conversation((ASKED, Message("assistant", "4")), (True,)),
+        Conversation((ASKED, ChatMessage("assistant", "4")), (True,)),
     ]
 
 
@@ -88,8 +88,8 @@ def test_an_answer_within_a_prompt_is_context() -> None:
 
 
 PAIR = (
-    Conversation((ASKED, Message("assistant", "4")), (True,)),
-    Conversation((ASKED, Message("assistant", "5")), (True,)),
+    Conversation((ASKED, ChatMessage("assistant", "4")), (True,)),
+    Conversation((ASKED, ChatMessage("assistant", "5")), (True,)),
 )
 
 

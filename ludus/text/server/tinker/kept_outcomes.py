@@ -14,7 +14,7 @@ _MOST = 256
 _MOST_BYTES = 32 << 20
 
 
-class Kept(NamedTuple):
+class KeptOutcome(NamedTuple):
     """An outcome, and the digest of the operation that had it."""
 
     digest: str
@@ -25,14 +25,14 @@ class KeptOutcomes:
     """Outcomes by seq_id; the oldest are dropped above 256 of them, or 32 MiB."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, Kept] = {}
+        self._kept: dict[int, KeptOutcome] = {}
         self._size = 0
 
-    def get(self, seq_id: int) -> Kept | None:
+    def get(self, seq_id: int) -> KeptOutcome | None:
         """Return what an operation had, unless it was dropped."""
         return self._kept.get(seq_id)
 
-    def put(self, seq_id: int, kept: Kept) -> None:
+    def put(self, seq_id: int, kept: KeptOutcome) -> None:
         """Keep an outcome, and drop the oldest if there are too many."""
         self._kept[seq_id] = kept
         self._size += _size(kept.outcome)
@@ -52,7 +52,9 @@ class KeptOutcomes:
         """Restore them."""
         self._kept, self._size = {}, 0
         for row in states.rows(state, "rows"):
-            self.put(states.whole(row, "seq_id"), Kept(states.text(row, "digest"), _decoded(row)))
+            self.put(
+                states.whole(row, "seq_id"), KeptOutcome(states.text(row, "digest"), _decoded(row))
+            )
 
 
 def _size(outcome: Outcome) -> int:

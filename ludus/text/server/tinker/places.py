@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from ludus.text.models.library import LibraryEntry, ModelLibrary
-from ludus.text.server.tinker.requests import Refused
+from ludus.text.server.tinker.requests import RequestRefused
 
 NOTE = "ludus_tinker.json"
 """The file that is written last into a directory of saved weights."""
@@ -18,10 +18,12 @@ _PATH = re.compile(
 
 
 def find_saved(runs: Path, path: str) -> Path:
-    """Return the directory of a path below the directory of all runs; raise Refused if there is none."""
+    """Return the directory of a path below that of all runs; raise RequestRefused if there is none."""
     found = _PATH.fullmatch(path)
     if found is None:
-        raise Refused(f"{path!r} is no path of saved weights, tinker://MODEL_ID/weights/NAME")
+        raise RequestRefused(
+            f"{path!r} is no path of saved weights, tinker://MODEL_ID/weights/NAME"
+        )
     model_id, kind, name = found.groups()
     directory = runs / folder_of(model_id) / kind / name
     if not (directory / NOTE).is_file():
@@ -31,7 +33,7 @@ def find_saved(runs: Path, path: str) -> Path:
             if is_unnamed
             else ""
         )
-        raise Refused(f"there are no saved weights {path}{hint}", status=404)
+        raise RequestRefused(f"there are no saved weights {path}{hint}", status=404)
     return directory
 
 
@@ -52,5 +54,5 @@ class LibraryWithSaved(ModelLibrary):
             return super()._find(name)
         try:
             return LibraryEntry(name, find_saved(self._runs, name), created_at=0, origin="")
-        except Refused:
+        except RequestRefused:
             return None

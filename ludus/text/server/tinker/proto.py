@@ -13,7 +13,7 @@ import numpy as np
 
 from ludus.text.server.tinker.outcomes import ForwardOutput, SampleOutput
 from ludus.text.server.tinker.wire import (
-    WireError,
+    ProtobufError,
     as_bytes,
     as_double,
     as_number,
@@ -122,7 +122,7 @@ def _read_tensor(message: bytes, name: str) -> dict[str, Any]:
             case 4:
                 shape += as_numbers(value)
     if dtype not in _DTYPES:
-        raise WireError(f"loss_fn_inputs.{name} has dtype {dtype}; it must be float32 or int64")
+        raise ProtobufError(f"loss_fn_inputs.{name} has dtype {dtype}; it must be float32 or int64")
     kind, stored = _DTYPES[dtype]
     found = {"data": _numbers(packed, stored, name), "dtype": kind, "shape": shape}
     return found | ({"sparse_crow_indices": []} if is_sparse else {})
@@ -130,7 +130,9 @@ def _read_tensor(message: bytes, name: str) -> dict[str, Any]:
 
 def _numbers(packed: bytes, dtype: np.dtype[Any], what: str) -> list[Any]:
     if len(packed) % dtype.itemsize:
-        raise WireError(f"{what} has {len(packed)} bytes, which is no whole number of {dtype.name}")
+        raise ProtobufError(
+            f"{what} has {len(packed)} bytes, which is no whole number of {dtype.name}"
+        )
     found: list[Any] = np.frombuffer(packed, dtype).tolist()
     return found
 

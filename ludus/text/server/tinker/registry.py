@@ -10,7 +10,7 @@ from typing import Any
 
 from ludus.store.journal import Journal
 from ludus.store.local import LocalStorage
-from ludus.text.server.tinker.requests import Refused
+from ludus.text.server.tinker.requests import RequestRefused
 from ludus.text.server.tinker.run_record import RunRecord, SamplerRecord
 
 Record = Mapping[str, Any]
@@ -34,9 +34,9 @@ class Registry:
         return session_id
 
     def check_session(self, session_id: str) -> None:
-        """Raise Refused unless there is such a session."""
+        """Raise RequestRefused unless there is such a session."""
         if self._get(f"session/{session_id}") is None:
-            raise Refused(
+            raise RequestRefused(
                 f"there is no session {session_id!r}; create_session opens one", status=404
             )
 
@@ -44,7 +44,7 @@ class Registry:
         """Create a training run; the same one again changes nothing, and another of its id is refused."""
         found = self._put_once(f"run/{record.model_id}", record.to_json())
         if RunRecord.from_json(found) != record:
-            raise Refused(
+            raise RequestRefused(
                 f"{record.model_id} was created otherwise, from {found['base_model']}; count model_seq_id up"
             )
 
@@ -52,14 +52,16 @@ class Registry:
         """Return the record of a training run."""
         found = self._get(f"run/{model_id}")
         if found is None:
-            raise Refused(f"there is no model {model_id!r}; create_model makes one", status=404)
+            raise RequestRefused(
+                f"there is no model {model_id!r}; create_model makes one", status=404
+            )
         return RunRecord.from_json(found)
 
     def new_sampler(self, session_id: str, record: SamplerRecord) -> None:
         """Create a sampling session, as `new_run` does."""
         found = self._put_once(f"sampler/{session_id}", record.to_json())
         if SamplerRecord.from_json(found) != record:
-            raise Refused(
+            raise RequestRefused(
                 f"{session_id} samples from {found['model_path'] or found['base_model']}; count"
                 " sampling_session_seq_id up"
             )
@@ -68,7 +70,7 @@ class Registry:
         """Return the record of a sampling session."""
         found = self._get(f"sampler/{session_id}")
         if found is None:
-            raise Refused(
+            raise RequestRefused(
                 f"there is no sampling session {session_id!r}; create_sampling_session opens one",
                 status=404,
             )

@@ -12,7 +12,7 @@ Seq = Annotated[int, Field(ge=0, lt=2**31)]
 Count = Annotated[int, Field(ge=1, le=1024)]
 
 
-class Refused(LudusError):
+class RequestRefused(LudusError):
     """A request that cannot be done, with the HTTP status of the answer."""
 
     def __init__(self, message: str, status: int = 400) -> None:
@@ -20,7 +20,7 @@ class Refused(LudusError):
         self.status = status
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """A request body; a field that the server does not know is refused, never dropped in silence."""
 
     model_config = ConfigDict(
@@ -30,7 +30,7 @@ class Body(BaseModel):
     type: str | None = None
 
 
-class CreateSession(Body):
+class CreateSession(RequestBody):
     """Opens a session: what owns models and sampling sessions."""
 
     tags: list[str] = []
@@ -40,13 +40,13 @@ class CreateSession(Body):
     display_name: str | None = None
 
 
-class Heartbeat(Body):
+class Heartbeat(RequestBody):
     """Keeps a session alive."""
 
     session_id: str
 
 
-class Lora(Body):
+class Lora(RequestBody):
     """Low-rank adapters to train instead of the weights."""
 
     rank: Annotated[int, Field(ge=1, le=4096)]
@@ -56,7 +56,7 @@ class Lora(Body):
     train_attn: bool = True
 
 
-class CreateModel(Body):
+class CreateModel(RequestBody):
     """Creates a training run; without `lora_config` all weights are trained."""
 
     session_id: str
@@ -67,13 +67,13 @@ class CreateModel(Body):
     optimizer_config: dict[str, Any] = {"type": "adamw"}
 
 
-class ModelRequest(Body):
+class ModelRequest(RequestBody):
     """Names a training run."""
 
     model_id: str
 
 
-class Tensor(Body):
+class Tensor(RequestBody):
     """A tensor of a datum."""
 
     data: list[int] | list[float]
@@ -93,17 +93,17 @@ class Chunk(BaseModel):
     tokens: list[int] | None = None
 
 
-class ModelInput(Body):
+class ModelInput(RequestBody):
     """The tokens that a model reads."""
 
     chunks: list[Chunk]
 
     def ints(self, what: str) -> list[int]:
-        """Return all tokens; raise Refused if a chunk is no text."""
+        """Return all tokens; raise RequestRefused if a chunk is no text."""
         found: list[int] = []
         for chunk in self.chunks:
             if chunk.type != "encoded_text" or chunk.tokens is None:
-                raise Refused(
+                raise RequestRefused(
                     f"{what} has a chunk of type {chunk.type!r}; this server reads text alone"
                 )
             found += chunk.tokens
@@ -117,7 +117,7 @@ class DatumBody(BaseModel):
     loss_fn_inputs: dict[str, Tensor]
 
 
-class ForwardBackwardInput(Body):
+class ForwardBackwardInput(RequestBody):
     """A batch and its loss."""
 
     data: list[DatumBody]
@@ -125,7 +125,7 @@ class ForwardBackwardInput(Body):
     loss_fn_config: dict[str, float | str] | None = None
 
 
-class ForwardBackward(Body):
+class ForwardBackward(RequestBody):
     """Adds the gradient of a batch, or computes its log-probabilities alone."""
 
     forward_backward_input: Annotated[
@@ -137,7 +137,7 @@ class ForwardBackward(Body):
     forward_only: bool = False
 
 
-class AdamParams(Body):
+class AdamParams(RequestBody):
     """The numbers of one step of AdamW; the defaults are those of the SDK."""
 
     learning_rate: Annotated[float, Field(ge=0)] = 1e-4
@@ -149,7 +149,7 @@ class AdamParams(Body):
     """The maximum norm of the gradient; 0 clips nothing."""
 
 
-class OptimStep(Body):
+class OptimStep(RequestBody):
     """Takes one optimizer step along the accumulated gradient."""
 
     adam_params: Annotated[
@@ -159,7 +159,7 @@ class OptimStep(Body):
     seq_id: Seq | None = None
 
 
-class SaveWeights(Body):
+class SaveWeights(RequestBody):
     """Saves the state of training under a name."""
 
     model_id: str
@@ -170,7 +170,7 @@ class SaveWeights(Body):
     user_metadata: dict[str, str] | None = None
 
 
-class SaveForSampler(Body):
+class SaveForSampler(RequestBody):
     """Saves weights to sample from: under a name, or for a sampling session that is opened at once."""
 
     model_id: str
@@ -182,7 +182,7 @@ class SaveForSampler(Body):
     user_metadata: dict[str, str] | None = None
 
 
-class LoadWeights(Body):
+class LoadWeights(RequestBody):
     """Loads a saved state into a training run, or creates one from it."""
 
     model_id: str | None = None
@@ -197,7 +197,7 @@ class LoadWeights(Body):
     weights_access_token: str | None = None
 
 
-class CreateSamplingSession(Body):
+class CreateSamplingSession(RequestBody):
     """Opens a sampling session on a base model or on saved weights."""
 
     session_id: str
@@ -206,7 +206,7 @@ class CreateSamplingSession(Body):
     model_path: str | None = None
 
 
-class SamplingParams(Body):
+class SamplingParams(RequestBody):
     """How to sample."""
 
     max_tokens: Annotated[int, Field(ge=1)] | None = None
@@ -217,7 +217,7 @@ class SamplingParams(Body):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
 
 
-class Sample(Body):
+class SampleBody(RequestBody):
     """Samples that continue a prompt."""
 
     num_samples: Count = 1
@@ -236,29 +236,29 @@ class Sample(Body):
     record_stability_info: bool | None = None
 
 
-class RetrieveFuture(Body):
+class RetrieveFuture(RequestBody):
     """Asks for the outcome of a request."""
 
     request_id: str
     allow_metadata_only: bool = False
 
 
-class WeightsInfo(Body):
+class WeightsInfo(RequestBody):
     """Asks what is needed to load saved weights."""
 
     tinker_path: str
 
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=RequestBody)
 
 
 def read_body(kind: type[B], data: object) -> B:
-    """Return the typed body; raise Refused with one sentence that names the first mistake."""
+    """Return the typed body; raise RequestRefused with one sentence that names the first mistake."""
     if not isinstance(data, dict):
-        raise Refused("the body of the request must be a JSON object")
+        raise RequestRefused("the body of the request must be a JSON object")
     try:
         return kind.model_validate(data)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"])
-        raise Refused(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None
+        raise RequestRefused(f"{where}: {first['msg'][:1].lower()}{first['msg'][1:]}") from None

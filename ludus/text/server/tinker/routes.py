@@ -22,10 +22,10 @@ from ludus.text.server.tinker.proto import (
     write_forward_output,
     write_samples,
 )
-from ludus.text.server.tinker.requests import Body, Refused, read_body
+from ludus.text.server.tinker.requests import RequestBody, RequestRefused, read_body
 from ludus.text.server.tinker.service import TinkerService
 
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", bound=RequestBody)
 Answer = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -93,7 +93,7 @@ def _guarded(handler: Handler, token: str) -> Handler:
         try:
             _check_key(request, token)
             return await handler(request)
-        except Refused as error:
+        except RequestRefused as error:
             return JSONResponse({"detail": str(error)}, error.status)
         except LudusError as error:
             return JSONResponse({"detail": str(error)}, getattr(error, "status", 400))
@@ -105,7 +105,7 @@ def _check_key(request: Request, token: str) -> None:
     bearer = request.headers.get("authorization", "").removeprefix("Bearer ")
     given = request.headers.get("x-api-key") or bearer
     if not hmac.compare_digest(given.encode(), token.encode()):
-        raise Refused(
+        raise RequestRefused(
             "the API key is not the one of this server; it is in the file `token` of the server's directory"
             " (TINKER_API_KEY)",
             status=401,
@@ -211,7 +211,7 @@ class _Routes:
 
     async def sample(self, request: Request) -> Response:
         """Begin to sample."""
-        body = await _typed(request, requests.Sample)
+        body = await _typed(request, requests.SampleBody)
         request_id, sequence_ids = await asyncio.to_thread(self._service.sample, body)
         return JSONResponse({"request_id": request_id, "sample_sequence_ids": sequence_ids})
 
@@ -228,7 +228,7 @@ class _Routes:
 
     async def unknown(self, request: Request) -> Response:
         """Refuse a route that this server does not have."""
-        raise Refused(f"this server has no {request.method} {request.url.path}", status=404)
+        raise RequestRefused(f"this server has no {request.method} {request.url.path}", status=404)
 
 
 def _promise(request_id: str) -> Response:
@@ -252,7 +252,7 @@ async def _body_of(request: Request) -> bytes:
     async for piece in request.stream():
         found += piece
         if len(found) > MAX_BODY:
-            raise Refused(
+            raise RequestRefused(
                 f"the body has more than the {MAX_BODY >> 20} MiB it may have", status=413
             )
     return bytes(found)
@@ -262,5 +262,5 @@ def _json(data: bytes) -> object:
     try:
         found: object = orjson.loads(data)
     except ValueError:
-        raise Refused("the body of the request is not JSON") from None
+        raise RequestRefused("the body of the request is not JSON") from None
     return found

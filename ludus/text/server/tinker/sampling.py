@@ -22,7 +22,7 @@ from ludus.text.server.tinker.outcomes import (
     SampleOutput,
     StopReason,
 )
-from ludus.text.server.tinker.requests import Refused, Sample
+from ludus.text.server.tinker.requests import RequestRefused, SampleBody
 from ludus.text.server.tinker.run_record import SamplerRecord
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ class Samples:
         """Return when saved weights were last sampled from: a higher number is later, 0 is never."""
         return self._last_use.get(path, 0)
 
-    def submit(self, request_id: str, record: SamplerRecord, body: Sample) -> None:
+    def submit(self, request_id: str, record: SamplerRecord, body: SampleBody) -> None:
         """Begin to sample; a request of this id that came before is not sampled again."""
         with self._guard:
             if request_id in self._outcomes:
@@ -100,11 +100,11 @@ class Samples:
         self._thread.shutdown(cancel_futures=True)
 
     def outcome(self, request_id: str) -> Future[Outcome]:
-        """Return the outcome of a request; raise Refused if it must be sent again, as after a restart."""
+        """Return the outcome of a request; raise RequestRefused if it must be sent again, after a restart."""
         with self._guard:
             found = self._outcomes.get(request_id)
         if found is None:
-            raise Refused(
+            raise RequestRefused(
                 f"samples {request_id} are not known here; ask for them again", status=410
             )
         return found
@@ -119,8 +119,8 @@ def _sampled(sample: EngineSample) -> SampledTokens:
     return SampledTokens(tuple(sample.tokens), tuple(sample.logprobs or ()), reason)
 
 
-def read_request(body: Sample, record: SamplerRecord, model: LoadedModel) -> SampleRequest:
-    """Return the request for the engine; raise Refused for what it cannot do."""
+def read_request(body: SampleBody, record: SamplerRecord, model: LoadedModel) -> SampleRequest:
+    """Return the request for the engine; raise RequestRefused for what it cannot do."""
     _check_extras(body)
     prompt = body.prompt.ints("the prompt")
     params = body.sampling_params
@@ -143,7 +143,7 @@ def read_request(body: Sample, record: SamplerRecord, model: LoadedModel) -> Sam
     return request
 
 
-def _check_extras(body: Sample) -> None:
+def _check_extras(body: SampleBody) -> None:
     given = {
         "topk_prompt_logprobs": body.topk_prompt_logprobs > 0,
         "topk_sample_logprobs": body.topk_sample_logprobs > 0,
@@ -155,7 +155,7 @@ def _check_extras(body: Sample) -> None:
     }
     for name, is_given in given.items():
         if is_given:
-            raise Refused(f"this server does not do {name}; leave it out")
+            raise RequestRefused(f"this server does not do {name}; leave it out")
 
 
 def _stop_texts(
@@ -167,7 +167,9 @@ def _stop_texts(
     if isinstance(stop, str):
         return (stop,)
     if not stop:
-        raise Refused("'stop' is [], but this server cannot sample on past the end of a message")
+        raise RequestRefused(
+            "'stop' is [], but this server cannot sample on past the end of a message"
+        )
     found = []
     for one in stop:
         if isinstance(one, str):
@@ -175,7 +177,7 @@ def _stop_texts(
         elif one not in model.tokenizer.ends:
             text = model.tokenizer.decode([one])
             if not text or model.tokenizer.encode(text) != [one]:
-                raise Refused(
+                raise RequestRefused(
                     f"'stop' has the token {one}, which is no text of its own; give texts"
                 )
             found.append(text)

@@ -13,7 +13,7 @@ from ludus.store.local import LocalStorage
 from ludus.store.strict_json import dump_json, parse_json
 from ludus.text.server.tinker.operations import Operation
 from ludus.text.server.tinker.places import EPHEMERAL, NOTE, find_saved
-from ludus.text.server.tinker.requests import Refused
+from ludus.text.server.tinker.requests import RequestRefused
 from ludus.text.server.tinker.run_record import RunRecord, SamplerRecord
 from ludus.text.server.tinker.training_model import STATE, TrainingModel
 
@@ -33,14 +33,14 @@ class SavedWeights:
         self._storage, self._register, self._last_use = storage, register, last_use
 
     def directory(self, path: str) -> Path:
-        """Return the directory of a path; raise Refused if there is none."""
+        """Return the directory of a path; raise RequestRefused if there is none."""
         return find_saved(self._storage.root, path)
 
     def state_of(self, path: str) -> Path:
         """Return the directory of a saved state of training."""
         directory = self.directory(path)
         if not (directory / STATE).is_dir():
-            raise Refused(
+            raise RequestRefused(
                 f"{path} was saved for sampling and holds no state of training; use one that save_state saved"
             )
         return directory
@@ -89,7 +89,7 @@ class SavedWeights:
         may_replace: bool = False,
     ) -> None:
         if not _NAME.fullmatch(name):
-            raise Refused(
+            raise RequestRefused(
                 f"weights cannot be named {name[:80]!r}; use up to 100 letters, digits, '.', '_' and '-'"
             )
         place = f"{record.folder}/{kind}/{name}"
@@ -99,7 +99,7 @@ class SavedWeights:
                 # The server was killed after it was written and before the outcome was kept.
                 return
             if not may_replace:
-                raise Refused(f"there are saved weights {path} already; choose another name")
+                raise RequestRefused(f"there are saved weights {path} already; choose another name")
             self._storage.remove(place)
         note = {"seq_id": operation.seq_id, "record": record.to_json()}
         note["user_metadata"] = operation.body["user_metadata"]

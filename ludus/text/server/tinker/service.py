@@ -20,7 +20,7 @@ from ludus.text.server.tinker.lora import LoraShape
 from ludus.text.server.tinker.operations import Kind, Operation
 from ludus.text.server.tinker.outcomes import Failure, JsonOutput, Outcome
 from ludus.text.server.tinker.registry import Registry
-from ludus.text.server.tinker.requests import Refused
+from ludus.text.server.tinker.requests import RequestRefused
 from ludus.text.server.tinker.run_record import RunRecord, SamplerRecord
 from ludus.text.server.tinker.sampling import Samples
 from ludus.text.server.tinker.saved_weights import SavedWeights
@@ -70,7 +70,7 @@ class TinkerService:
         """Create a training run on a base model, and return the id of the request."""
         self.registry.check_session(body.session_id)
         if body.optimizer_config.get("type") != "adamw":
-            raise Refused(
+            raise RequestRefused(
                 f"optimizer_config is {body.optimizer_config}; this server has adamw alone"
             )
         self._size_of(body.base_model)
@@ -88,7 +88,9 @@ class TinkerService:
             plain = {"path": body.path, "optimizer": body.optimizer}
             return self._accept(body.model_id, body.seq_id, "load_weights", plain)
         if body.session_id is None or body.model_seq_id is None:
-            raise Refused("load_weights needs model_id and seq_id, or session_id and model_seq_id")
+            raise RequestRefused(
+                "load_weights needs model_id and seq_id, or session_id and model_seq_id"
+            )
         self.registry.check_session(body.session_id)
         saved = RunRecord.from_json(self.saved.note(body.path)["record"])
         self.saved.state_of(body.path)
@@ -104,7 +106,7 @@ class TinkerService:
         context, vocab_size = self._size_of(self.registry.run(body.model_id).base_model)
         try:
             batch = read_batch(body.forward_backward_input, context=context, vocab_size=vocab_size)
-        except Refused as error:
+        except RequestRefused as error:
             # Its seq_id is used up all the same, or the requests that follow would wait for it.
             failure = Failure(str(error))
             return self._accept(body.model_id, body.seq_id, kind, {}, failure)
@@ -123,7 +125,7 @@ class TinkerService:
     def save_weights_for_sampler(self, body: requests.SaveForSampler) -> str:
         """Save a model to sample from."""
         if (body.path is None) == (body.sampling_session_seq_id is None):
-            raise Refused(
+            raise RequestRefused(
                 "save_weights_for_sampler needs a path or a sampling_session_seq_id, one of both"
             )
         plain = body.model_dump(include={"path", "sampling_session_seq_id", "user_metadata"})
@@ -138,7 +140,7 @@ class TinkerService:
         failure: Failure | None = None,
     ) -> str:
         if not seq_id:
-            raise Refused(
+            raise RequestRefused(
                 f"{kind} needs a seq_id of 1 or more: without one a retry could be done twice"
             )
         run = self._run(model_id)
@@ -165,11 +167,11 @@ class TinkerService:
         return TrainingModel(model, record.lora)
 
     def _size_of(self, name: str) -> tuple[int, int]:
-        """Return the context and the vocabulary size of a base model; raise Refused if there is none."""
+        """Return context and vocabulary size of a base model; raise RequestRefused if there is none."""
         if name not in self._sizes:
             if name not in self.library:
                 known = ", ".join(self.library.names()) or "none yet"
-                raise Refused(
+                raise RequestRefused(
                     f"there is no base model {name!r}; this server has {known}", status=404
                 )
             model = self._models.acquire(name)
@@ -184,7 +186,7 @@ class TinkerService:
         if body.model_path is not None:
             base = str(self.saved.note(body.model_path)["record"]["base_model"])
         elif base is None:
-            raise Refused("create_sampling_session needs a base_model or a model_path")
+            raise RequestRefused("create_sampling_session needs a base_model or a model_path")
         else:
             self._size_of(base)
         session_id = f"{body.session_id}:sample:{body.sampling_session_seq_id}"
@@ -192,10 +194,10 @@ class TinkerService:
         self.registry.new_sampler(session_id, record)
         return session_id
 
-    def sample(self, body: requests.Sample) -> tuple[str, list[str]]:
+    def sample(self, body: requests.SampleBody) -> tuple[str, list[str]]:
         """Begin to sample; return the id of the request and those of its samples."""
         if body.sampling_session_id is None or body.seq_id is None:
-            raise Refused(
+            raise RequestRefused(
                 "asample needs the sampling_session_id and the seq_id of a sampling session"
             )
         record = self.registry.sampler(body.sampling_session_id)
@@ -209,7 +211,7 @@ class TinkerService:
         if ":sample:" in owner:
             return self._samples.outcome(request_id)
         if not number.isdigit():
-            raise Refused(f"there is no request {request_id!r}", status=404)
+            raise RequestRefused(f"there is no request {request_id!r}", status=404)
         if int(number):
             return self._run(owner).outcome(int(number))
         created: Future[Outcome] = Future()

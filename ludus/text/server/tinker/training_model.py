@@ -17,10 +17,10 @@ from ludus.nn.optimizers.adam import Adam
 from ludus.nn.torch_optimizer import make_optimizer
 from ludus.store.state_folder import read_state, write_state
 from ludus.text.models.language_model import LanguageModel, write_files
-from ludus.text.server.tinker.datums import Batch, Datum
+from ludus.text.server.tinker.datums import Datum, DatumBatch
 from ludus.text.server.tinker.lora import LoraShape, adapt, merged
 from ludus.text.server.tinker.outcomes import ForwardOutput
-from ludus.text.server.tinker.requests import AdamParams, Refused
+from ludus.text.server.tinker.requests import AdamParams, RequestRefused
 
 STATE = "training_state"
 """The directory of a saved model that holds what sampling does not need."""
@@ -55,12 +55,12 @@ class TrainingModel:
         self._is_broken = False
         """Whether a batch failed since the last step, so that the gradient would lack it."""
 
-    def forward(self, batch: Batch) -> ForwardOutput:
+    def forward(self, batch: DatumBatch) -> ForwardOutput:
         """Return the log-probabilities of a batch; no gradient."""
         with torch.no_grad():
             return self._run(batch, lambda loss: loss(self.learner.module))
 
-    def forward_backward(self, batch: Batch) -> ForwardOutput:
+    def forward_backward(self, batch: DatumBatch) -> ForwardOutput:
         """Add the gradient of a batch's loss, a sum over its tokens, to the one that waits."""
         found = self._run(batch, lambda loss: self.learner.accumulate(loss, in_train_mode=False))
         self._num_batches += 1
@@ -74,7 +74,7 @@ class TrainingModel:
             self._num_batches, self._is_broken = 0, False
             self.learner.flat.clear_gradients()
 
-    def _run(self, batch: Batch, compute: Compute) -> ForwardOutput:
+    def _run(self, batch: DatumBatch, compute: Compute) -> ForwardOutput:
         datums = batch.datums
         lengths = [len(datum.targets) for datum in datums]
         found: list[Any] = [None] * len(datums)
@@ -89,7 +89,7 @@ class TrainingModel:
         return ForwardOutput(np.concatenate(found), tuple(lengths), {"loss:sum": total})
 
     def optim_step(self, params: AdamParams) -> dict[str, float]:
-        """Take one step along the gradient; raise Refused, without one, if there is none or it is broken.
+        """Take one step along the gradient; raise RequestRefused if there is none or it is broken.
 
         In every case the gradient is cleared.
         """
@@ -102,7 +102,7 @@ class TrainingModel:
                 if is_broken
                 else "there is no gradient"
             )
-            raise Refused(
+            raise RequestRefused(
                 f"no optimizer step was taken: {why}; send the batches, then optim_step again"
             )
         self._set_optimizer(params)
@@ -111,7 +111,7 @@ class TrainingModel:
         rate = torch.tensor(params.learning_rate, device=self.learner.flat.device)
         norm = float(step.take(self.learner.flat.gradients, rate, None))
         if not np.isfinite(norm):
-            raise Refused(
+            raise RequestRefused(
                 "no optimizer step was taken: the gradient, or a weight after the step, would not be finite;"
                 " lower the learning rate or the advantages"
             )
@@ -179,7 +179,7 @@ class TrainingModel:
 class _LossOf:
     """The loss of some datums as a function of the network; its aux is their log-probabilities."""
 
-    def __init__(self, datums: Sequence[Datum], batch: Batch, device: torch.device) -> None:
+    def __init__(self, datums: Sequence[Datum], batch: DatumBatch, device: torch.device) -> None:
         self._batch = batch
         self._tokens_BT = _padded([one.tokens for one in datums], torch.int64, device)
         self._targets_BT = _padded([one.targets for one in datums], torch.int64, device)

@@ -18,11 +18,11 @@ from ludus.core.errors import CheckpointError, LudusError, StorageError
 from ludus.store.local import LocalStorage
 from ludus.store.state_folder import read_state, write_state
 from ludus.text.server.settings import Say
-from ludus.text.server.tinker.datums import Batch
-from ludus.text.server.tinker.kept_outcomes import Kept, KeptOutcomes
+from ludus.text.server.tinker.datums import DatumBatch
+from ludus.text.server.tinker.kept_outcomes import KeptOutcome, KeptOutcomes
 from ludus.text.server.tinker.operations import Operation, OperationLog
 from ludus.text.server.tinker.outcomes import Failure, JsonOutput, Outcome
-from ludus.text.server.tinker.requests import AdamParams, Refused
+from ludus.text.server.tinker.requests import AdamParams, RequestRefused
 from ludus.text.server.tinker.run_record import RunRecord
 from ludus.text.server.tinker.saved_weights import SavedWeights
 from ludus.text.server.tinker.training_model import TrainingModel
@@ -83,14 +83,14 @@ class TrainingRun:
     def accept(self, operation: Operation) -> None:
         """Make a request durable, to be done in its turn; one that came before changes nothing.
 
-        Raise Refused if its seq_id belongs to another request, or lies too far ahead.
+        Raise RequestRefused if its seq_id belongs to another request, or lies too far ahead.
         """
         seq_id = operation.seq_id
         with self._guard:
             before = self._digest_of(seq_id)
             if before is None and seq_id > self._num_done:
                 if seq_id > self._num_done + _FURTHEST:
-                    raise Refused(
+                    raise RequestRefused(
                         f"seq_id {seq_id} of {self.record.model_id} comes more than {_FURTHEST} after the"
                         f" last one done, {self._num_done}; number the requests from 1 without gaps"
                     )
@@ -98,7 +98,7 @@ class TrainingRun:
                 self._put_waiting(operation)
                 return
         if before is not None and before != operation.digest():
-            raise Refused(
+            raise RequestRefused(
                 f"seq_id {seq_id} of {self.record.model_id} was given to another request, which is done once"
                 " and for all; create a model of its own for another program"
             )
@@ -110,7 +110,7 @@ class TrainingRun:
         return None if kept is None else kept.digest
 
     def outcome(self, seq_id: int) -> Future[Outcome]:
-        """Return the outcome of a request, once it is done; raise Refused if it is not known."""
+        """Return the outcome of a request, once it is done; raise RequestRefused if it is not known."""
         with self._guard:
             kept = self._outcomes.get(seq_id)
             if kept is not None:
@@ -120,11 +120,13 @@ class TrainingRun:
             if seq_id in self._futures:
                 return self._futures[seq_id]
             if 1 <= seq_id <= self._num_done:
-                raise Refused(
+                raise RequestRefused(
                     f"request {seq_id} of {self.record.model_id} was done, but its outcome is no longer kept",
                     status=410,
                 )
-            raise Refused(f"{self.record.model_id} was never sent a request {seq_id}", status=404)
+            raise RequestRefused(
+                f"{self.record.model_id} was never sent a request {seq_id}", status=404
+            )
 
     @property
     def is_ready(self) -> bool:
@@ -141,7 +143,7 @@ class TrainingRun:
             self._num_done += 1
             self._num_since += 1
             del self._waiting[operation.seq_id]
-            self._outcomes.put(operation.seq_id, Kept(operation.digest(), outcome))
+            self._outcomes.put(operation.seq_id, KeptOutcome(operation.digest(), outcome))
             future = self._futures.pop(operation.seq_id)
         if operation.kind == "load_weights":
             # What was loaded may be deleted once this is answered, so it must never be loaded again.
@@ -180,9 +182,9 @@ class TrainingRun:
         body = operation.body
         match operation.kind:
             case "forward":
-                return model.forward(Batch.from_json(body))
+                return model.forward(DatumBatch.from_json(body))
             case "forward_backward":
-                return model.forward_backward(Batch.from_json(body))
+                return model.forward_backward(DatumBatch.from_json(body))
             case "optim_step":
                 return JsonOutput({"metrics": model.optim_step(AdamParams(**body))})
             case "load_weights":

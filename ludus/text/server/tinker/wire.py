@@ -12,14 +12,14 @@ _MOST = 10
 """The bytes of the longest varint."""
 
 
-class WireError(LudusError):
+class ProtobufError(LudusError):
     """Bytes that are not a protobuf message."""
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Yield the number and value of each field: an int for a varint, else the bytes.
 
-    Raise WireError if the message ends inside a field or has a group, which proto3 does not know.
+    Raise ProtobufError if the message ends inside a field or has a group, which proto3 does not know.
     """
     place, end = 0, len(message)
     while place < end:
@@ -34,11 +34,11 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
         elif kind in (_DOUBLE, _FLOAT):
             size = 8 if kind == _DOUBLE else 4
         else:
-            raise WireError(
+            raise ProtobufError(
                 f"field {number} of the message has wire type {kind}, which proto3 has not"
             )
         if size > end - place:
-            raise WireError(f"the message ends inside field {number}")
+            raise ProtobufError(f"the message ends inside field {number}")
         yield number, message[place : place + size]
         place += size
 
@@ -47,13 +47,13 @@ def _read_varint(message: bytes, place: int) -> tuple[int, int]:
     value = 0
     for count in range(_MOST):
         if place >= len(message):
-            raise WireError("the message ends inside a number")
+            raise ProtobufError("the message ends inside a number")
         byte = message[place]
         place += 1
         value |= (byte & 0x7F) << (7 * count)
         if byte < 0x80:
             return value, place
-    raise WireError("the message has a number of more than 64 bits")
+    raise ProtobufError("the message has a number of more than 64 bits")
 
 
 def varint(value: int) -> bytes:
@@ -82,24 +82,24 @@ def bytes_field(number: int, value: bytes) -> bytes:
 
 
 def as_bytes(value: int | bytes, what: str) -> bytes:
-    """Return the bytes of a field; raise WireError if it is a number."""
+    """Return the bytes of a field; raise ProtobufError if it is a number."""
     if isinstance(value, int):
-        raise WireError(f"{what} is a number where bytes are expected")
+        raise ProtobufError(f"{what} is a number where bytes are expected")
     return value
 
 
 def as_text(value: int | bytes, what: str) -> str:
-    """Return the text of a field; raise WireError if it is no UTF-8."""
+    """Return the text of a field; raise ProtobufError if it is no UTF-8."""
     try:
         return as_bytes(value, what).decode()
     except UnicodeDecodeError:
-        raise WireError(f"{what} is not UTF-8") from None
+        raise ProtobufError(f"{what} is not UTF-8") from None
 
 
 def as_number(value: int | bytes, what: str) -> int:
-    """Return the number of a varint field; raise WireError if it is bytes."""
+    """Return the number of a varint field; raise ProtobufError if it is bytes."""
     if isinstance(value, bytes):
-        raise WireError(f"{what} is bytes where a number is expected")
+        raise ProtobufError(f"{what} is bytes where a number is expected")
     return value
 
 
@@ -115,8 +115,8 @@ def as_numbers(value: int | bytes) -> list[int]:
 
 
 def as_double(value: int | bytes, what: str) -> float:
-    """Return the float of a 64-bit field; raise WireError if it is anything else."""
+    """Return the float of a 64-bit field; raise ProtobufError if it is anything else."""
     if isinstance(value, int) or len(value) != 8:
-        raise WireError(f"{what} is not a float of 64 bits")
+        raise ProtobufError(f"{what} is not a float of 64 bits")
     found: float = struct.unpack("<d", value)[0]
     return found
