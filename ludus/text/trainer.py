@@ -299,6 +299,7 @@ class PureTextRlTrainer(Trainer):
         self._write_transcripts("test", iteration, rollouts)
         self.judge.update(run, found, lambda score: self.weights())
         run.record(found)
+        self.connection.log_spent()
         run.log.write(run)
 
     def _test_rollouts(
@@ -319,6 +320,7 @@ class PureTextRlTrainer(Trainer):
         self.connection.client.begin(self.config.max_iterations)
         found = self.tested("final_test", self.config.rl.num_test_iterations)
         run.record({f"final_test/{name}": value for name, value in found.items()})
+        self.connection.log_spent()
         run.log.write(run)
 
     def tested(
