@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ludus.config.registry import register
 from ludus.text.chat import ChatAnswer, ChatChoice, ChatMessage, ChatRequest, TokenLogprob
 from ludus.text.provider import ProviderConfig
-from ludus.text.training_client import AdamStep, BatchOutput, TrainingDatum, Loss, TrainingClient
+from ludus.text.training_client import AdamStep, BatchOutput, Loss, TrainingClient, TrainingDatum
 from tests.text.tabular import Tabular, TabularConfig
 
 END = 256
