@@ -63,7 +63,7 @@ def main() -> None:
         },
     )
     result = ludus.build_trainer(config).fit(name="text")
-    run = Path(result.run_dir or "runs/text")
+    run = Path(str(result.run_dir))
     records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     for number, record in enumerate(records[: config.max_iterations], 1):
         print(f"iteration {number}: accuracy {record['train/accuracy']:.2f}")

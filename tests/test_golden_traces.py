@@ -31,6 +31,7 @@ from tests.text.tuning.small import DPO, small_tuning
 
 GOLDEN = Path(__file__).parent / "golden" / "traces.json"
 FALLING = {"kind": "linear", "warmup_steps": 2, "final": 0.0, "total_steps": None}
+JOBS = {"num_epochs": 2, "batch_size": 64, "learning_rate_multiplier": 1.0}
 WEIGHTED = {"kind": "weighted", "size_factor": 0.5, "epsilon": 0.1}
 ALL_OF_REPLAY: dict[str, Any] = {
     "replay.prioritised": PRIORITISED,
@@ -135,8 +136,14 @@ TRACES: dict[str, Any] = {
         seed=3, learning_rate_schedule=FALLING, max_grad_norm=0.5, accumulate=2, max_epochs=4
     ),
     "text_tuning by DPO": lambda: small_tuning(seed=3, method=DPO, log_every_opt_steps=2),
-    "pure_text_ei": lambda: small_ei(seed=3, **{"expert_iteration.selection": WEIGHTED}),
-    "pure_text_malt": lambda: small_malt(seed=3, **{"rl.rollouts_per_iteration": 64}),
+    "pure_text_ei": lambda: small_ei(
+        seed=3, fine_tuning=JOBS, **{"expert_iteration.selection": WEIGHTED}
+    ),
+    "pure_text_malt": lambda: small_malt(
+        seed=3,
+        fine_tuning=JOBS,
+        **{"rl.rollouts_per_iteration": 64, "malt.beta": 0.5, "malt.nll_coef": 1.0},
+    ),
     "vanilla_ppo by KL": lambda: small_arena(seed=3, **{"ppo.loss": KL, "rl.shared_body": False}),
     "reinforce": lambda: small_arena(
         "reinforce", seed=3, learning_rate_schedule=FALLING, **{"rl.gae_lambda": 0.9}

@@ -30,7 +30,7 @@ def serve(
     new_model: NewModels = None,
     model: Models = None,
     threads: Annotated[int, typer.Option("--threads", help="Threads of torch.")] = 1,
-    device: Annotated[str, typer.Option("--device", help="Such as cpu or cuda.")] = "cpu",
+    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1, or auto.")] = "cpu",
     max_models: Annotated[
         int, typer.Option("--max-models", help="The most models in memory at a time.")
     ] = 8,

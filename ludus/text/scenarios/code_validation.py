@@ -130,7 +130,7 @@ _TASKS = (
         """,
         (
             ("{k} * total", "{k} * value", "it multiplies the values, not the totals"),
-            ("total += value", "total += {k} * value", "it multiplies twice"),
+            ("total += value", "total += {k} + value", "it adds {k} to each value too"),
             ("{k} * total", "{k} + total", "it adds {k} instead of multiplying"),
         ),
     ),
@@ -149,6 +149,8 @@ _TASKS = (
         ),
     ),
 )
+_LEAST = 2
+"""The smallest constant: with 1 some faults are none."""
 _NAMES = ("process", "solve", "compute", "answer", "work", "handle")
 
 
@@ -166,7 +168,7 @@ class CodeValidationConfig(TextScenarioConfig):
 
     def problems(self) -> Iterator[str]:
         """Yield a problem if there are too few different questions."""
-        most = len(_TASKS) * len(_NAMES) * self.largest
+        most = len(_TASKS) * len(_NAMES) * (self.largest - _LEAST + 1)
         if self.train_size + self.test_size > most // 2:
             yield (
                 f"'train_size' and 'test_size' ask for {self.train_size + self.test_size} questions, but"
@@ -188,7 +190,7 @@ class CodeValidation(TextScenario):
             (task, name, k)
             for task in _TASKS
             for name in _NAMES
-            for k in range(1, config.largest + 1)
+            for k in range(_LEAST, config.largest + 1)
         ]
         if len(every) < config.train_size + config.test_size:
             raise ConfigError("'scenario': there are too few different functions; raise 'largest'")

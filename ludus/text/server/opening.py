@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from ludus.config.optional import optional
+from ludus.session.device import resolve_device
 from ludus.text.models.new_model import NewModelConfig
 from ludus.text.server.engine import TextEngine
 from ludus.text.server.settings import EngineSettings, Say, ServerSettings
@@ -32,7 +34,8 @@ def opened_engine(
     """Yield the engine of a root that has these models, each checked to sample the same at any load."""
     if settings.num_threads is not None:
         torch.set_num_threads(settings.num_threads)
-    with TextEngine(root, settings, tell=tell) as engine:
+    device = str(resolve_device(settings.device, key="--device"))
+    with TextEngine(root, replace(settings, device=device), tell=tell) as engine:
         for name, config in new_models.items():
             engine.add_new_model(name, config)
         for name, directory in models.items():

@@ -217,7 +217,7 @@ class CreateJob(_Body):
         None
     )
     suffix: Annotated[str, Field(max_length=64)] | None = None
-    seed: Annotated[int, Field(ge=0, lt=2**63), WHOLE] | None = None
+    seed: Annotated[int, Field(ge=0, le=2**53), WHOLE] | None = None
     metadata: (
         Annotated[
             dict[

@@ -69,6 +69,7 @@ def test_a_mistake_is_one_sentence(
         (["--model", "a=none"], "none is not a directory here"),
         (["--new-model", "a=huge"], "there is no preset 'huge'"),
         (["--threads", "0"], "num_threads is 0; give a number above 0"),
+        (["--device", "gpu"], "--device is 'gpu', which is no device"),
         (["--port", "70000"], "port is 70000; give one from 1 to 65535"),
     ):
         assert said in ludus("serve", *words).refusal()

@@ -79,7 +79,7 @@ def sampled(service: TinkerService, session_id: str, seq_id: int, **params: Any)
         "sampling_params": {"max_tokens": 8, **params},
         "prompt_logprobs": True,
     }
-    request_id, _ = service.sample(read_body(requests.Sample, body))
+    request_id, _ = service.sample(read_body(requests.SampleBody, body))
     found = outcome(service, request_id)
     assert isinstance(found, SampleOutput), found
     return found

@@ -14,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from ludus.text.models.language_model import load_model
 from ludus.text.models.library import ModelLibrary
 from ludus.text.server.tinker import training_model as module
-from ludus.text.server.tinker.datums import Batch
+from ludus.text.server.tinker.datums import DatumBatch
 from ludus.text.server.tinker.lora import AdaptedLinear, LoraShape, adapt, merged
 from ludus.text.server.tinker.requests import AdamParams
 from ludus.text.server.tinker.training_model import TrainingModel
@@ -26,8 +26,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ModelLibrary:
     return make_library(tmp_path_factory.mktemp("library"))
 
 
-def of(body: dict[str, Any]) -> Batch:
-    return Batch.from_json(body)
+def of(body: dict[str, Any]) -> DatumBatch:
+    return DatumBatch.from_json(body)
 
 
 def weights_of(model: TrainingModel) -> dict[str, torch.Tensor]:

@@ -132,7 +132,7 @@ def test_a_model_learns_the_majority_task_and_its_directory_is_what_was_learned(
     tuned = load_model(directory / "tuned", name="tuned")
     assert isinstance(tuned, LanguageModel)
     prompt = tuned.tokenizer.encode_chat(
-        [ludus.text.Message("user", "aaabaabbaba")], add_generation_prompt=True
+        [ludus.text.ChatMessage("user", "aaabaabbaba")], add_generation_prompt=True
     )
     for _ in range(6):
         logits = tuned.logits(torch.tensor([prompt]))
