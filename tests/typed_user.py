@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 import ludus
-from ludus import arena, core, games, judge, nn as networks, rl, session
+from ludus import arena, core, games, judge, nn as networks, rl, session, text
 from ludus.active import ScoreConfig, ScoreStrategy
 from ludus.core import Every, Repeat, Run, Stage
 from ludus.seeds import generator
@@ -238,6 +238,62 @@ class SecondOpinion(ludus.ProtocolHandler):
 
     def turn(self, round_index: int, variant: int) -> arena.Turn:
         return {"verifier": ()}
+
+
+class BestOfParameters(ludus.SubParameters):
+    num_best: int
+    """The number of episodes to imitate."""
+
+
+class BestOfHyperParameters(ludus.TextHyperParameters):
+    best_of: BestOfParameters
+    """What is imitated."""
+
+
+class BestOfTrainer(ludus.PureTextRlTrainer):
+    Config = BestOfHyperParameters
+    config: BestOfHyperParameters
+
+    def _stage_create_fine_tune_jobs(self, rollouts: ludus.NestedArrayDict) -> None:
+        for group in self.groups.values():
+            assert_type(group, ludus.PureTextSharedModelGroup)
+            places = range(self.config.best_of.num_best)
+            examples = text.conversations(rollouts, self.handler, group.agents[0], places)
+            group.create_supervised_fine_tune_job(examples)
+
+
+class Questions(ludus.TextScenario):
+    def make_datasets(self, seed: int) -> ludus.TextDatasets:
+        questions = ludus.TextDataset({"question": ["1 + 1 = 2?"]}, [1])
+        return ludus.TextDatasets(train=questions, test=questions)
+
+
+class Lengths(ludus.TextAnalyser):
+    def analyse(
+        self, rollouts: ludus.NestedArrayDict, handler: ludus.ProtocolHandler
+    ) -> Mapping[str, float]:
+        return {"episodes": float(len(rollouts))}
+
+
+class Silent(ludus.Provider):
+    async def models(self) -> Sequence[text.ModelInfo]:
+        return [text.ModelInfo("silent")]
+
+    async def chat(self, request: ludus.ChatRequest) -> ludus.ChatAnswer:
+        choice = text.ChatChoice("", finish_reason="stop", num_tokens=0)
+        return ludus.ChatAnswer((choice,) * request.n, 0, 0)
+
+    async def create_job(self, spec: text.JobSpec) -> text.Job:
+        raise text.ProviderError("no jobs")
+
+    async def find_jobs(self, key: str) -> list[text.Job]:
+        return []
+
+    async def job(self, job_id: str) -> text.Job:
+        raise text.ProviderError("no jobs")
+
+    async def cancel_job(self, job_id: str) -> text.Job:
+        raise text.ProviderError("no jobs")
 
 
 def main() -> None:
