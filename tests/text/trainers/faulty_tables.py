@@ -56,7 +56,7 @@ class FaultyTables(Tabular):
     def __init__(self, config: ProviderConfig, services: ProviderServices) -> None:
         super().__init__(config, services)
         self.min_examples = self.config.least  # type: ignore[misc]
-        self._num_created = 0
+        self._num_asked = self._num_created = 0
         self.specs: list[JobSpec] = []
         self.num_in_flight = self.most_in_flight = 0
 
@@ -66,7 +66,8 @@ class FaultyTables(Tabular):
         self._asked = self._file.with_name("asked.jsonl")
 
     async def chat(self, request: ChatRequest) -> ChatAnswer:
-        if len(self.requests) + 1 == self.config.stop_at_request:
+        self._num_asked += 1
+        if self._num_asked == self.config.stop_at_request:
             self._stop()
         self.num_in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.num_in_flight)
