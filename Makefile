@@ -45,7 +45,7 @@ mutants: $(READY)  ## Break lines on purpose and see a test fail for each.
 
 bench: $(READY)  ## The benchmarks beside their peers.
 	$(INSTALL) '.[bench]'
-	for name in supervised real checkpoint startup rl replay learning active active_learning transfer games games_learning loading arena arena_proof arena_learning engines sweep population report; do $(BIN)/python -m benchmarks $$name --json bench-$$name.json || exit 1; done
+	for name in supervised real checkpoint startup rl replay learning active active_learning transfer games games_learning loading arena arena_proof arena_learning engines sweep population report text text_learning; do $(BIN)/python -m benchmarks $$name --json bench-$$name.json || exit 1; done
 
 clean:  ## Remove what the build made; runs are kept.
 	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
