@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ludus.arena.protocol import ACCEPT, CONTINUE, REJECT
 from ludus.core.errors import ConfigError, nearest
 from ludus.text import model_names
-from ludus.text.config import FineTuningParameters
 from ludus.text.estimate import Estimated, LongestAnswers, lines, num_tests, times, training_tokens
 from ludus.text.rollouts.episodes import TextEpisode, to_arrays
 from ludus.text.rollouts.play import Answer, TextTable, TurnRequest
@@ -96,7 +95,7 @@ class TextAbilities:
         tunings = max(config.max_iterations - 1, 0)
         if config.pretraining is not None:
             found = self._counted("train", config.pretraining.num_episodes, 1)
-            self._add_jobs(rows, "pretrain", found, config.pretraining, 1)
+            self._add_jobs(rows, "pretrain", found, config.pretraining.num_epochs or 1, 1)
         found = self._counted("train", rl.questions_per_iteration, rl.rollouts_per_question)
         for agent, one in found.items():
             rows["sample_rollouts", agent, config.agents[agent].model] = times(
@@ -104,7 +103,8 @@ class TextAbilities:
             )
         is_growing = config.text_rl.fine_tune_on_all_previous_rollouts
         learned = tunings * (tunings + 1) // 2 if is_growing else tunings
-        self._add_jobs(rows, "create_fine_tune_jobs", found, config.fine_tuning, tunings, learned)
+        epochs = config.training_epochs
+        self._add_jobs(rows, "create_fine_tune_jobs", found, epochs, tunings, learned)
         whole = config.text_rl.test_on_whole_dataset
         size = trainer.questions["test"].size if whole else rl.questions_per_iteration
         tested = self._counted("test", size, 1)
@@ -135,16 +135,16 @@ class TextAbilities:
         rows: dict[tuple[str, str, str], Estimated],
         stage: str,
         sampled: Mapping[str, Estimated],
-        hyper: FineTuningParameters,
+        num_epochs: int,
         count: int,
         learned: int = 1,
     ) -> None:
         """Add so many jobs of each group, which learn from `learned` iterations in all."""
         for name, group in self._trainer.groups.items():
             if not group.is_frozen and count:
-                tokens = sum(training_tokens(sampled[agent], hyper) for agent in group.agents)
+                tokens = sum(training_tokens(sampled[one], num_epochs) for one in group.agents)
                 rows[stage, name, group.model] = Estimated(
-                    jobs=count, training_tokens=tokens * learned
+                    jobs=count if self._trainer.makes_jobs else 0, training_tokens=tokens * learned
                 )
 
 

@@ -201,6 +201,11 @@ class TextHyperParameters(TrainerConfig):
         path = self.prompts or prompt_file(kind_of(self.scenario), self.protocol.kind)
         return read_prompts(Path(path), handler, columns)
 
+    @property
+    def training_epochs(self) -> int:
+        """The number of passes over what an iteration learns from, where the config says."""
+        return self.fine_tuning.num_epochs or 1
+
     def groups(self) -> dict[str, list[str]]:
         """Return the agents of each group that shares a model, in the order of the file."""
         found: dict[str, list[str]] = {}
@@ -218,6 +223,7 @@ class TextHyperParameters(TrainerConfig):
             return
         yield from self._problems_of_agents(handler)
         yield from self._problems_of_groups()
+        yield from self._problems_of_analysers()
 
     def _problems_of_settings(self) -> Iterator[str]:
         settings = self.settings
@@ -232,10 +238,21 @@ class TextHyperParameters(TrainerConfig):
                 " in iterations has no epochs; set it to 0, and use every_stages"
             )
 
+    def _problems_of_analysers(self) -> Iterator[str]:
+        kinds = [kind_of(section) for section in self.analysers]
+        for kind in sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+            yield f"'analysers' names {kind} {kinds.count(kind)} times; once is enough"
+
     def _problems_of_agents(self, handler: ProtocolHandler) -> Iterator[str]:
         names, kind = handler.agent_names, self.protocol.kind
         if not handler.has_rounds:
             yield f"'protocol.kind' is {kind}, that of an env; choose one in which agents speak, such as nip"
+            return
+        if type(handler).side_rewards is not ProtocolHandler.side_rewards:
+            yield (
+                f"'protocol.kind' is {kind}, which rewards messages that are symbols, and text is none;"
+                " choose a protocol whose rewards follow from decisions"
+            )
             return
         for name in self.agents:
             if name not in names:

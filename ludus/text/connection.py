@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
@@ -55,9 +57,8 @@ class ProviderConnection:
         """Connect; raise LudusError for a model that is not there, or gone before the run could end."""
         await self.client.__aenter__()
         self._is_open = True
-        await self.client.check_models(
-            name for group in groups for name in (group.model, group.base_model)
-        )
+        names = (name for group in groups for name in (group.model, group.base_model))
+        await self.client.check_models(name for name in names if self.provider.lists(name))
 
     async def close(self) -> None:
         """Disconnect, and stop a server that was started for the run."""
@@ -159,6 +160,12 @@ class ProviderConnection:
 
 
 def _address(config: TextHyperParameters) -> str:
-    """Return what distinguishes the models of a provider from those of another with the same names."""
+    """Return what distinguishes the models of a provider from those of another with the same names.
+
+    Models that a run makes for itself are others where they are described otherwise.
+    """
     provider = config.provider
-    return f"{kind_of(provider)} {getattr(provider, 'url', None) or ''}"
+    rows = provider.model_dump(exclude={"key"})
+    return (
+        f"{provider.kind} {hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()}"
+    )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from ludus.text.client.config import MILLION, SpendingConfig
 from ludus.text.client.spending import prompt_bound
-from ludus.text.config import FineTuningParameters, TextHyperParameters
+from ludus.text.config import TextHyperParameters
 from ludus.text.rollouts.play import Answer, TurnRequest
 
 
@@ -65,9 +65,9 @@ class LongestAnswers:
         return [Answer(str(one)[-self.max_tokens :].rjust(self.max_tokens, "x")) for one in numbers]
 
 
-def training_tokens(sampled: Estimated, hyper: FineTuningParameters) -> int:
-    """Return the tokens of a job on all that was sampled, if everything were selected."""
-    return sampled.example_tokens * (hyper.num_epochs or 1)
+def training_tokens(sampled: Estimated, num_epochs: int) -> int:
+    """Return the tokens of passes over all that was sampled, if everything were selected."""
+    return sampled.example_tokens * num_epochs
 
 
 def times(one: Estimated, number: int) -> Estimated:

@@ -38,7 +38,7 @@ class PureTextSharedModelGroup:
     ) -> None:
         self.name, self.agents, self.is_frozen = name, tuple(agents), is_frozen
         self.first_model = self.model = model
-        """The models it began with, and speaks by now."""
+        """The models it began with, once pretrained, and speaks by now."""
         self.next_model: str | None = None
         """The model that its job has made, until the group switches to it."""
         self.job_id: str | None = None
@@ -123,16 +123,22 @@ class PureTextSharedModelGroup:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the models and the open job."""
-        return {"model": self.model, "next_model": self.next_model, "job_id": self.job_id}
+        return {
+            "first_model": self.first_model,
+            "model": self.model,
+            "next_model": self.next_model,
+            "job_id": self.job_id,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore them."""
-        states.check_keys(state, "model", "next_model", "job_id")
+        states.check_keys(state, "first_model", "model", "next_model", "job_id")
         optional = {
             key: None if state[key] is None else states.text(state, key)
             for key in ("next_model", "job_id")
         }
-        self.model = states.text(state, "model")
+        first = states.text(state, "first_model")
+        self.first_model, self.model = first, states.text(state, "model")
         self.next_model, self.job_id = optional["next_model"], optional["job_id"]
 
 

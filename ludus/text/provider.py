@@ -100,6 +100,10 @@ class Provider(ABC):
     async def close(self) -> None:  # noqa: B027
         """Disconnect; stop what was started."""
 
+    def lists(self, name: str) -> bool:
+        """Return whether `models` would name a model of this name; weights saved in training may not be."""
+        return True
+
     @abstractmethod
     async def models(self) -> Sequence[ModelInfo]:
         """Return the models there are."""

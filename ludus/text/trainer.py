@@ -12,6 +12,7 @@ from ludus.core import Repeat, Run, Stateful
 from ludus.core.errors import ConfigError, LudusError
 from ludus.judge.judge import Judge
 from ludus.judge.scores import Score
+from ludus.seeds import derive
 from ludus.session.begun import begin
 from ludus.session.reports import keep
 from ludus.session.trainer import Trainer
@@ -34,6 +35,7 @@ from ludus.text.rollouts.transcripts import write_transcripts
 from ludus.text.scenario import TextDataset, TextDatasets, TextScenario
 
 T = TypeVar("T")
+_SEEDS = 2**32
 
 
 class PureTextRlTrainer(Trainer):
@@ -59,6 +61,8 @@ class PureTextRlTrainer(Trainer):
     trainer_type: ClassVar[str] = "pure_text"
     derived: ClassVar[tuple[str, ...]] = ("connection", "_runner", "questions")
     config: TextHyperParameters
+    makes_jobs: ClassVar[bool] = True
+    """Whether its models are tuned by jobs; false: by gradient steps."""
     samples_logprobs: ClassVar[bool] = False
     """Whether rollouts hold the tokens of each answer and their log-probabilities."""
 
@@ -166,7 +170,7 @@ class PureTextRlTrainer(Trainer):
             create_fine_tune_jobs=self._stage_create_jobs,
             await_fine_tune_jobs=self._stage_await_fine_tune_jobs,
             pretrain=self._stage_pretrain,
-            await_pretraining=lambda run: self._await_jobs(run, self._stage_pretrain),
+            await_pretraining=self._stage_await_pretraining,
             final_test=self._stage_final_test,
             save_models=lambda run: self._save_models(),
             is_tested=self._is_tested,
@@ -248,14 +252,15 @@ class PureTextRlTrainer(Trainer):
     ) -> list[list[TextEpisode]]:
         """Return new episodes, those about one question together."""
         dataset: TextDataset = getattr(self.datasets, split)
-        first = iteration * len(places) * each
+        seed = derive(self.config.seed, f"text/{split}/variants", iteration)
         return [
             [
                 TextEpisode(
                     index=place,
                     row=dataset.row(place),
                     y=dataset.labels[place],
-                    seed=first + number * each + i,
+                    # All variants of the protocol about each question, beginning with any of them.
+                    seed=derive(seed, "variant", number) % _SEEDS + i,
                     group=iteration * len(places) + number,
                 )
                 for i in range(each)
@@ -398,6 +403,11 @@ class PureTextRlTrainer(Trainer):
     def _stage_await_fine_tune_jobs(self, run: Run) -> None:
         """Wait until all jobs have ended; then all groups switch to their next models, or none."""
         self._await_jobs(run, self._stage_create_jobs)
+
+    def _stage_await_pretraining(self, run: Run) -> None:
+        self._await_jobs(run, self._stage_pretrain)
+        for group in self.groups.values():
+            group.first_model = group.model
 
     def _await_jobs(self, run: Run, create: Callable[[Run], None]) -> None:
         waiting = [group for group in self.groups.values() if group.job_id is not None]

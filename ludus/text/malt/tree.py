@@ -32,7 +32,7 @@ class TreeAnswer(NamedTuple):
 
     leaf: int
     value: float
-    """The mean reward of the leaves below it."""
+    """The expected reward of the leaves below it."""
 
 
 def children(
@@ -46,13 +46,21 @@ def children(
     reward_B = rollouts["agents", "reward"][..., which].sum(1)
     active_BT = rollouts["agents", "active"][..., which]
     group_B, path_BT = rollouts["group"][:, 0], rollouts["path"]
+    # An episode that ended early is one leaf where others have grown to many.
+    weight_B = (1.0 + path_BT.max()) ** -(path_BT >= 0).sum(1).astype(np.float64)
     for t in range(active_BT.shape[1]):
         below: dict[Node, dict[int, list[int]]] = {}
         for leaf in np.flatnonzero(active_BT[:, t]):
             above = (int(group_B[leaf]), *(int(one) for one in path_BT[leaf, :t]))
             below.setdefault(above, {}).setdefault(int(path_BT[leaf, t]), []).append(int(leaf))
         for forks in below.values():
-            yield t, [TreeAnswer(one[0], float(reward_B[one].mean())) for one in forks.values()]
+            yield (
+                t,
+                [
+                    TreeAnswer(one[0], float(np.average(reward_B[one], weights=weight_B[one])))
+                    for one in forks.values()
+                ],
+            )
 
 
 def preference_pairs(

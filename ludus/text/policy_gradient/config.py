@@ -103,9 +103,20 @@ class PolicyGradientHyperParameters(TextHyperParameters):
     policy_gradient: PolicyGradientParameters
     """How agents learn from their own samples."""
 
+    @property
+    def training_epochs(self) -> int:
+        """The number of passes over the answers of an iteration."""
+        return self.policy_gradient.num_epochs
+
     def problems(self) -> Iterator[str]:
         """Yield problems that involve several keys."""
         yield from super().problems()
+        for key in ("max_cost", "max_tokens"):
+            if (most := getattr(self.budget, key)) is not None:
+                yield (
+                    f"'budget.{key}' is {most}, but the tokens of gradient steps are not counted, so it could"
+                    " be exceeded; set it to null, and see `ludus train --dry-run`"
+                )
         kind = kind_of(self.provider)
         if not hasattr(find("provider", kind), "create_training"):
             yield (

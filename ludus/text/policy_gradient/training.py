@@ -51,6 +51,7 @@ class GroupTraining:
                 f"the provider '{provider.config.kind}' trains no models by gradients; use tinker"
             )
         self._group, self._provider, self._section, self._seed = group, provider, section, seed
+        self._base_model = group.model
         self._journal = journal
         self._client: TrainingClient | None = None
         self._state: dict[str, Any] | None = None
@@ -64,7 +65,7 @@ class GroupTraining:
             self._state, self._client = found, None
             return
         self._client = await self._provider.create_training(
-            self._group.first_model, lora_rank=self._section.lora_rank, seed=self._seed
+            self._base_model, lora_rank=self._section.lora_rank, seed=self._seed
         )
         journal.put(self._group.name, self._client.state_dict())
 
@@ -76,7 +77,7 @@ class GroupTraining:
                     f"the group '{self._group.name}' has no model to train; resume from a checkpoint after"
                     " create_models"
                 )
-            self._client = await self._provider.reopen_training(self._group.first_model)
+            self._client = await self._provider.reopen_training(self._base_model)
             self._client.load_state_dict(self._state)
         return self._client
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ludus.text.chat import ChatAnswer, ChatChoice, ChatRequest, FinishReason, TokenLogprob
@@ -226,6 +227,8 @@ def read_answer(found: object, request: ChatRequest, *, name: str) -> ChatAnswer
     try:
         ordered = sorted(rows, key=lambda row: row.get("index", 0))
         choices = tuple(_choice(row, only) for row in ordered)
+        if any(one.num_tokens == UNTOLD for one in choices):
+            choices = _shared(choices, completion)
     except (KeyError, TypeError, ValueError, AttributeError):
         raise unreadable("a choice without a message", name=name) from None
     return ChatAnswer(
@@ -233,6 +236,14 @@ def read_answer(found: object, request: ChatRequest, *, name: str) -> ChatAnswer
         prompt_bound(request.messages) if prompt is None else prompt,
         completion,
         cached or 0,
+    )
+
+
+def _shared(choices: tuple[ChatChoice, ...], total: int) -> tuple[ChatChoice, ...]:
+    """Return choices with equal parts of the tokens of all, where the server tells only their sum."""
+    each, rest = divmod(total, len(choices))
+    return tuple(
+        replace(one, num_tokens=each + (number < rest)) for number, one in enumerate(choices)
     )
 
 

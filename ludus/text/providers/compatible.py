@@ -45,7 +45,16 @@ class Compatible(OpenaiApi):
             )
             for i in range(request.n)
         ]
-        answers = await asyncio.gather(*[super(Compatible, self).chat(one) for one in single])
+        tried = await asyncio.gather(
+            *[super(Compatible, self).chat(one) for one in single], return_exceptions=True
+        )
+        answers = [one for one in tried if isinstance(one, ChatAnswer)]
+        for one in tried:
+            if isinstance(one, ProviderError):
+                # The others may have been charged for.
+                one.is_known = one.is_known and not answers
+            if isinstance(one, BaseException):
+                raise one
         return ChatAnswer(
             tuple(choice for answer in answers for choice in answer.choices),
             sum(answer.prompt_tokens for answer in answers),

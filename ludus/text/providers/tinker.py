@@ -71,6 +71,10 @@ class TinkerProvider(Provider):
         self._opening = asyncio.Lock()
         self._tokenizer: ChatTokenizer | None = None
 
+    def lists(self, name: str) -> bool:
+        """Return whether this is the name of a base model, and no path of saved weights."""
+        return not name.startswith("tinker://")
+
     async def open(self) -> None:
         """Connect; start a server first if the config names none."""
         config = self.config

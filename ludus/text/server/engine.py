@@ -240,8 +240,11 @@ class TextEngine:
 
 
 def most_tokens(chat: ChatParameters, model: LoadedModel, prompt: Sequence[int]) -> int:
-    """Return the maximum number of tokens of a sample: what is asked for, as far as it fits."""
-    room = model.context - len(prompt)
+    """Return the maximum number of tokens of a sample: what is asked for, as far as it fits.
+
+    One token is left for the end of a message that is cut off, so that a model can be tuned on it.
+    """
+    room = max(1, model.context - len(prompt) - 1)
     return room if chat.max_tokens is None else min(chat.max_tokens, room)
 
 

@@ -15,6 +15,9 @@ from ludus.text.training_client import AdamStep, BatchOutput, Loss, TrainingClie
 
 _MOST_DATUMS = 1024
 """The datums of one request; the server adds the gradients of several."""
+_GONE = 410
+_WITHOUT_USE = ("/forward_backward", "/optim_step")
+"""Requests whose outcomes a server may forget: what they did stays done."""
 
 
 class TinkerTraining(TrainingClient):
@@ -54,8 +57,9 @@ class TinkerTraining(TrainingClient):
             if config:
                 batch["loss_fn_config"] = dict(config)
             found = await self._send("/forward_backward", {"forward_backward_input": batch})
-            total += float(found["metrics"].get("loss:sum", 0.0))
-            logprobs += [tuple(one["logprobs"]["data"]) for one in found["loss_fn_outputs"]]
+            total += float(found.get("metrics", {}).get("loss:sum", 0.0))
+            outputs = found.get("loss_fn_outputs", [])
+            logprobs += [tuple(one["logprobs"]["data"]) for one in outputs]
         return BatchOutput(total, tuple(logprobs))
 
     async def optim_step(self, step: AdamStep) -> Mapping[str, float]:
@@ -98,7 +102,10 @@ class TinkerTraining(TrainingClient):
             except ProviderError as error:
                 # A request that the server answered with a failure has used up its number.
                 self._num_requests += error.code == "request_failed"
-                raise
+                if error.status != _GONE or path not in _WITHOUT_USE:
+                    raise
+                # Sent again after a kill in a long stage: it was done, and nobody needs its outcome.
+                found = {}
             self._num_requests += 1
             return found
 

@@ -30,6 +30,7 @@ class PureTextPgTrainer(PureTextRlTrainer):
     Config: ClassVar[type[PolicyGradientHyperParameters]] = PolicyGradientHyperParameters
     config: PolicyGradientHyperParameters
     samples_logprobs: ClassVar[bool] = True
+    makes_jobs: ClassVar[bool] = False
 
     def prepare(self, *, max_steps: int | None) -> None:
         """Build also what trains each group."""
