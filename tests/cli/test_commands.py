@@ -69,7 +69,7 @@ def test_new_without_a_kind_lists_the_kinds_and_the_other_files(call: Ludus) -> 
     rows = [line.split() for line in kinds.splitlines() if line.startswith("  ")]
     assert [row[0] for row in rows] == ludus.TrainerType.names()
     about = "Supervised learning: classify handwritten digits with a small network."
-    assert f"  supervised              {about}\n" in kinds
+    assert f"  supervised                {about}\n" in kinds
     for name in ("dqn-acrobot", "stream-edge", "vanilla_ppo-pettingzoo"):
         assert f"\n  {name} " in others
 

@@ -240,10 +240,14 @@ def read_answer(found: object, request: ChatRequest, *, name: str) -> ChatAnswer
 
 
 def _shared(choices: tuple[ChatChoice, ...], total: int) -> tuple[ChatChoice, ...]:
-    """Return choices with equal parts of the tokens of all, where the server tells only their sum."""
-    each, rest = divmod(total, len(choices))
+    """Return choices with equal parts of the tokens that are left, where the server tells only their sum."""
+    told = sum(one.num_tokens for one in choices if one.num_tokens != UNTOLD)
+    untold = [place for place, one in enumerate(choices) if one.num_tokens == UNTOLD]
+    each, rest = divmod(max(total - told, 0), len(untold))
+    parts = {place: each + (number < rest) for number, place in enumerate(untold)}
     return tuple(
-        replace(one, num_tokens=each + (number < rest)) for number, one in enumerate(choices)
+        replace(one, num_tokens=parts.get(place, one.num_tokens))
+        for place, one in enumerate(choices)
     )
 
 

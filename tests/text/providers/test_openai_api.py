@@ -100,7 +100,7 @@ def test_choices_are_read_in_their_order_with_what_the_server_tells() -> None:
     first, second = answer.choices
     assert (first.text, first.finish_reason, first.num_tokens) == ("ab", "stop", 2)
     assert first.logprobs == (TokenLogprob(5, -0.5), TokenLogprob(6, -1.0))
-    assert (second.text, second.finish_reason, second.num_tokens) == ("No.", "content_filter", -1)
+    assert (second.text, second.finish_reason, second.num_tokens) == ("No.", "content_filter", 3)
     assert (answer.prompt_tokens, answer.completion_tokens, answer.cached_tokens) == (7, 5, 2)
 
 

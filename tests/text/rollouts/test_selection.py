@@ -23,7 +23,7 @@ from ludus.text.malt.tree import children, preference_pairs
 from ludus.text.rollouts.episodes import to_arrays
 from ludus.text.rollouts.play import TextTable
 from ludus.text.rollouts.statistics import rollout_statistics
-from tests.text.small import ADP, SOLO, Scripted, episode, handler_of, played, prompts_of
+from tests.text.small import ADP, NIP, SOLO, Scripted, episode, handler_of, played, prompts_of
 
 
 def tree(verdicts: str, labels: tuple[int, ...] = (1,)):
@@ -125,6 +125,21 @@ def test_the_same_question_twice_in_an_iteration_is_two_trees() -> None:
     rollouts, handler = tree("yynnnnyy", labels=(1, 1))
     found = preference_pairs(rollouts, handler, "prover", np.random.default_rng(0))
     assert [(pair.better, pair.worse) for pair in found] == [("a", "b"), ("b", "a")]
+
+
+def test_an_answer_that_ends_an_episode_counts_as_much_as_one_that_others_follow() -> None:
+    """Of two replies of the verifier one decides wrongly at once, the other goes on to four right leaves."""
+    handler = handler_of({**NIP, "verifier_first": True, "max_message_rounds": 3})
+    speakers = {
+        "verifier": Scripted("no", "why?", *["yes"] * 4),
+        "prover": Scripted("a", "b"),
+    }
+    leaves = played(TextTable(handler, prompts_of(handler), speakers), [episode(1)], forks=2)
+    rollouts = to_arrays(leaves, handler)
+    root, *_ = children(rollouts, handler, "verifier")
+    assert [one.value for one in root[1]] == [0.0, 1.0]
+    weights = [2.0 ** -len(leaf.path) for leaf in leaves]
+    assert sum(weights) == 1.0
 
 
 def test_a_tree_in_which_all_is_equal_teaches_nothing() -> None:

@@ -224,7 +224,12 @@ def test_a_model_that_the_provider_lacks_is_refused_before_anything_is_asked(
     assert rows(tmp_path / "run", "metrics.jsonl") == []
 
 
-@pytest.mark.parametrize("protocol", SPOKEN)
+def test_a_protocol_that_rewards_symbols_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="rewards messages that are symbols, and text is none"):
+        tiny_ei(**of_protocol("zero_knowledge", tmp_path))
+
+
+@pytest.mark.parametrize("protocol", [one for one in SPOKEN if one != "zero_knowledge"])
 def test_agents_of_every_protocol_can_be_trained(protocol: str, tmp_path: Path) -> None:
     """Also where a verifier decides only some episodes, and where nothing ships with prompts."""
     result = trained(tiny_ei(**of_protocol(protocol, tmp_path)), tmp_path)

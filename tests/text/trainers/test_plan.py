@@ -164,3 +164,21 @@ def test_tests_of_a_part_of_the_questions_go_on_where_the_last_one_ended() -> No
     order = trainer.questions["test"]
     assert places[:2] == [order.take(0, 2), order.take(1, 2)]
     assert len(places) == 3
+
+
+def test_every_variant_of_a_protocol_is_about_every_question_and_none_is_tied_to_its_place() -> (
+    None
+):
+    trainer: Any = ludus.build_trainer(tiny_ei())
+    trainer.set_logger(ludus.Logger({"backends": []}))
+    trainer.prepare(max_steps=None)
+    seeds = [one.seed for group in trainer.episodes("train", [3, 5, 3], 4, 1) for one in group]
+    for start in (0, 4, 8):
+        assert [seed % 2 for seed in seeds[start : start + 4]] in ([0, 1, 0, 1], [1, 0, 1, 0])
+    firsts = [
+        trainer.episodes("test", [0] * 16, 1, iteration)[place][0].seed % 2
+        for iteration in (0, 1)
+        for place in range(16)
+    ]
+    assert {0, 1} == {*firsts[:16]} == {*firsts[16:]}
+    assert firsts[:16] != firsts[16:]
