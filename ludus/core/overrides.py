@@ -131,8 +131,13 @@ def modules_of_user(packages: Collection[str]) -> list[ModuleType]:
         module
         for key, module in list(sys.modules.items())
         if isinstance(module, ModuleType)
-        and (key.partition(".")[0] in packages or key == "__main__" or is_of_user(key))
+        and (key.partition(".")[0] in packages or key == "__main__" or _is_users(key, module))
     ]
+
+
+def _is_users(key: str, module: ModuleType) -> bool:
+    """Return whether a loaded module is the user's, and not one of a library under another name."""
+    return is_of_user(key) and is_of_user(module.__name__)
 
 
 def _frames() -> Iterator[FrameType]:
