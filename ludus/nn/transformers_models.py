@@ -41,7 +41,7 @@ def build(auto_class: str, values: Mapping[str, Any]) -> nn.Module:
             f"'model.config.model_type' is {model_type}, which transformers does not know."
             f"{nearest(model_type, known)}"
         )
-    with _as_config_errors("model.config"), _quiet(transformers):
+    with _as_config_errors("model.config"), quiet(transformers):
         _check_values(transformers.AutoConfig.for_model(model_type), given)
         config = transformers.AutoConfig.for_model(model_type, **given)
         network: nn.Module = getattr(transformers, auto_class).from_config(
@@ -54,7 +54,7 @@ def load(auto_class: str, path: str, values: Mapping[str, Any]) -> tuple[nn.Modu
     """Return the model of a local folder, in float32, and the names of weights that the folder lacks."""
     transformers = optional("transformers", key="model.kind huggingface", extra="huggingface")
     _check_folder(Path(path))
-    with _as_config_errors("model.path"), _quiet(transformers):
+    with _as_config_errors("model.path"), quiet(transformers):
         options = {"local_files_only": True, "trust_remote_code": False}
         _check_values(transformers.AutoConfig.from_pretrained(path, **options), values)
         config = transformers.AutoConfig.from_pretrained(path, **options, **values)
@@ -156,7 +156,7 @@ def _as_config_errors(key: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _quiet(transformers: ModuleType) -> Iterator[None]:
+def quiet(transformers: ModuleType) -> Iterator[None]:
     """Silence transformers' progress bars and reports while a model is built."""
     logging = transformers.utils.logging
     before, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Protocol
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from ludus.config.optional import optional
 from ludus.core.errors import ConfigError, LudusError
+from ludus.nn.transformers_models import quiet
 from ludus.store.files import sync_file
 from ludus.text.chat import ChatMessage
 from ludus.text.models.byte_tokenizer import byte_alphabet
@@ -182,7 +182,7 @@ def load_huggingface(
     base = directory
     if (directory / ADAPTER).is_file() and not (directory / "config.json").is_file():
         base = _base_of(directory)
-    with _as_one_sentence(directory), _quietly(transformers):
+    with _as_one_sentence(directory), quiet(transformers):
         network = transformers.AutoModelForCausalLM.from_pretrained(
             base, **_LOCAL, use_safetensors=True, dtype=dtype or torch.float32
         )
@@ -244,18 +244,3 @@ def _as_one_sentence(directory: Path) -> Iterator[None]:
     ) as error:  # fmt: skip
         said = " ".join(str(error).split())[:300]
         raise ConfigError(f"{directory} cannot be loaded as a language model: {said}") from None
-
-
-@contextlib.contextmanager
-def _quietly(transformers: ModuleType) -> Iterator[None]:
-    """Silence transformers' progress bars and reports."""
-    logging = transformers.utils.logging
-    before, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
-        if has_bar:
-            logging.enable_progress_bar()
